@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, cast
 
 from recommender.choose.arriving import arrive_at, tells_rate_only
 from recommender.choose.constraints import ConstraintFinding, is_of_engine, list_goal_constraints
+from recommender.choose.looser_goals import offer_fewer_tiles
 from recommender.choose.reasons import Explanation, explain
-from recommender.choose.relax import RequestChange, offer_fewer_tiles, suggest_change, suggest_others
-from recommender.choose.select import Candidate, Choice, NoCandidate, choose, excess, predict
+from recommender.choose.relax import RequestChange, suggest_change, suggest_others
+from recommender.choose.select import Candidate, Choice, NoCandidate, choose, excess, fits, predict
 from recommender.common.errors import UnknownName, UserError
 from recommender.common.exits import NOTHING_FITS
 from recommender.common.version import __version__
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from recommender.choose.advisers import GivenSettings
 
 MAX_RPS_CONCURRENCY = 1024
+"""Requests at once for each GPU up to which a rate is tried."""
 RATE_CONSTRAINT = "goal-rps"
 LARGER = 5
 """Doublings of a batch that reaches the rate, at most."""
@@ -201,11 +204,11 @@ def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCa
     the next one would shorten a request by less than ``WORTH``, or give up accuracy that the rate does not need.
     """
     goals = list_goal_constraints(resolved.store)
-    tried = replace(resolved, concurrency=1, rps=resolved.request.planned_rps)
+    tried = _first_likely(replace(resolved, rps=resolved.request.planned_rps))
     outcome = choose(tried)
-    best, near = (tried, outcome), _near(tried, outcome)
+    best, near, tries = (tried, outcome), _near(tried, outcome), [(tried, outcome)]
     left, flat = LARGER, 0
-    while tried.concurrency < MAX_RPS_CONCURRENCY and left:
+    while tried.concurrency < _most_at_once(resolved) and left:
         missed = set() if isinstance(outcome, Choice) else goals & dict(outcome.rejected).keys()
         if not (missed or isinstance(outcome, Choice)):
             break
@@ -215,6 +218,7 @@ def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCa
         if isinstance(outcome, NoCandidate) and not goals & dict(outcome.rejected).keys():
             break  # the rate is the limit, not the memory for more requests at once
         near += _near(tried, outcome)
+        tries.append((tried, outcome))
         if _is_worth(best, tried, outcome):
             best, flat = (tried, outcome), 0
         elif flat == FLAT:
@@ -223,7 +227,24 @@ def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCa
             flat += 1
     if isinstance(best[1], NoCandidate) and near:
         return min(near, key=lambda each: round(excess(each[1].best, resolved.request), 2))
-    return best
+    return min(tries, key=_excess) if isinstance(best[1], NoCandidate) else best
+
+
+def _excess(case: tuple[ResolvedRequest, Choice | NoCandidate]) -> float:
+    """Return by how much what misses only goals misses them; infinity if nothing misses only them."""
+    closest = case[1].closest if isinstance(case[1], NoCandidate) else None
+    return excess(closest, case[0].request) if closest else math.inf
+
+
+def _most_at_once(resolved: ResolvedRequest) -> int:
+    return MAX_RPS_CONCURRENCY * resolved.request.gpu_count
+
+
+def _first_likely(resolved: ResolvedRequest) -> ResolvedRequest:
+    """Return the case at the lowest concurrency that the closed form does not rule out; 1 if it rules out all."""
+    powers = range(_most_at_once(resolved).bit_length())
+    tries = [replace(resolved, concurrency=2**power) for power in powers]
+    return next((tried for tried in tries if fits(tried, roughly=True)), tries[0])
 
 
 def _near(tried: ResolvedRequest, outcome: Choice | NoCandidate) -> list[tuple[ResolvedRequest, Choice]]:
@@ -245,14 +266,17 @@ def _with_hint(resolved: ResolvedRequest, near: Choice) -> Choice:
 def _is_worth(
     best: tuple[ResolvedRequest, Choice | NoCandidate], tried: ResolvedRequest, outcome: Choice | NoCandidate
 ) -> bool:
-    """Return whether a larger batch is clearly faster, with a KV cache as precise as can be, or the first that fits."""
+    """Return whether a larger batch is clearly faster, or the first that fits.
+
+    It gives up accuracy only where the batch that does not may be too slow for the rate.
+    """
     smaller = best[1]
     if isinstance(smaller, NoCandidate):
         return True
     if isinstance(outcome, NoCandidate):
         return False
     fast, slow = outcome.best, smaller.best
-    if fast.config.kv_bits < slow.config.kv_bits and _most_served(best[0], slow).value >= tried.rps:
+    if fast.config.kv_bits < slow.config.kv_bits and _most_served(best[0], slow).low >= tried.rps:
         return False
     return fast.speed.latency_ms.value < (1 - WORTH) * slow.speed.latency_ms.value
 

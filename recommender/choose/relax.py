@@ -8,18 +8,16 @@ import shlex
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from packaging.version import Version
 
-from recommender.choose.candidates import fewer_tiles
 from recommender.choose.constraints import list_goal_constraints
+from recommender.choose.looser_goals import floor_written, list_missed, offer_fewer_tiles
 from recommender.choose.select import Candidate, NoCandidate, fits
 from recommender.common.units import GIB, MIB
-from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory_items import usable_bytes, weights
-from recommender.estimate.speed import Speed, estimate
 from recommender.knowledge.engines import LABELS
 from recommender.knowledge.eras import options_of
 from recommender.knowledge.names import PART, resolve_release
@@ -33,6 +31,12 @@ if TYPE_CHECKING:
 CARD_COUNTS = (2, 4, 8)
 FORMAT = re.compile(r"awq|gptq|int4|fp8|instruct")
 """Words of a model's id that checkpoints of other bits lack or add."""
+SLACKS = (1.0, 1.05, 1.2, 1.5)
+"""Factors on the times, and divisors of the rate, that are predicted where goals are missed."""
+MOST_CARDS = 3
+"""Larger GPUs that are tried one by one, as that takes long; of the others that may do, so many are tried."""
+AT_ONCE = (16, 64, 256, 1024)
+"""Requests at once that are tried for a rate."""
 LEAST_PROMPT = 256
 """Tokens below which a shorter prompt is no longer worth an offer."""
 
@@ -56,7 +60,16 @@ def suggest_change(resolved: ResolvedRequest, nothing: NoCandidate) -> RequestCh
     Small changes are tried first; where the weights alone exceed the memory, only those that add memory.
     """
     smaller = () if nothing.too_large else _smaller(resolved, nothing.closest)
-    return next((change for change, relaxed in chain(smaller, _more(resolved)) if fits(relaxed)), None)
+    return next((change for change, relaxed in chain(smaller, _more(resolved)) if _fits(relaxed)), None)
+
+
+def _fits(resolved: ResolvedRequest, roughly: bool = False) -> bool:
+    """Return whether something fits; at a rate, with any number of requests at once that may serve it.
+
+    ``roughly`` as in ``fits``.
+    """
+    tries = (resolved.concurrency, *AT_ONCE) if resolved.rps else (resolved.concurrency,)
+    return any(fits(replace(resolved, concurrency=count), roughly) for count in tries if count >= resolved.concurrency)
 
 
 def suggest_others(
@@ -64,12 +77,13 @@ def suggest_others(
 ) -> tuple[RequestChange, ...]:
     """Return other ways out that people take: several servers for a rate, a quantised checkpoint, less context."""
     request = resolved.request
-    if request.rps and not nothing.too_large:
+    goals = list_goal_constraints(resolved.store)
+    if request.rps and nothing.binding.constraint in goals and not request.vram_gib:
         plan = shlex.join(["recommend", "plan", *_plan_words(request, resolved.gpu.id)])
         return (RequestChange(plan, "several servers for the rate"),)
-    if nothing.binding.constraint in list_goal_constraints(resolved.store):
+    if nothing.binding.constraint in goals:
         return ()
-    found = (next((change for change, tried in way(resolved) if fits(tried)), None) for way in (_quantised, _shorter))
+    found = (next((change for change, tried in way(resolved) if _fits(tried)), None) for way in (_quantised, _shorter))
     return tuple(change for change in found if change and change != nearest)
 
 
@@ -144,27 +158,9 @@ def _shorter(resolved: ResolvedRequest) -> Iterator[Relaxation]:
     tokens = resolved.prompt_tokens // 2
     while tokens >= LEAST_PROMPT:
         tokens = floor_written(tokens)
-        relaxed = replace(_ask(resolved, prompt_tokens=tokens), prompt_tokens=tokens)
+        relaxed = replace(ask(resolved, prompt_tokens=tokens), prompt_tokens=tokens)
         yield RequestChange(f"--input-tokens {tokens}", "shorter prompts"), relaxed
         tokens //= 2
-
-
-def floor_written(value: float) -> int:
-    """Return a whole number of two significant digits that is not larger."""
-    step: int = 10 ** max(len(str(int(value))) - 2, 0)
-    return int(value) // step * step
-
-
-def write_time(value: float) -> str:
-    """Return a time in ms as people write a goal: two significant digits, not shorter; seconds from ten on."""
-    step = 10 ** max(len(str(math.ceil(value))) - 2, 0)
-    time = math.ceil(value / step) * step
-    return f"{time / 1000:g}s" if time >= 10_000 else str(time)
-
-
-def write_rate(value: float) -> str:
-    """Return a rate as people write it: two significant digits, not higher."""
-    return str(floor_written(value)) if value >= 10 else f"{math.floor(value * 10) / 10:g}"
 
 
 def _other_engine(resolved: ResolvedRequest) -> Iterator[Relaxation]:
@@ -173,23 +169,38 @@ def _other_engine(resolved: ResolvedRequest) -> Iterator[Relaxation]:
         for engine in engines_for(replace(resolved.request, backend="auto"), resolved.model, resolved.version):
             if engine != resolved.engine:
                 change = RequestChange(f"--backend {engine}", "use the other engine")
-                yield change, replace(_ask(resolved, backend=engine), engine=engine)
+                yield change, replace(ask(resolved, backend=engine), engine=engine)
+
+
+def _looser_goals(resolved: ResolvedRequest, closest: Candidate | None) -> Iterator[Relaxation]:
+    """Yield the request with the goals that it misses at what is predicted, and somewhat looser.
+
+    Another rate is another simulation, and what meets it just fails to now and then.
+    """
+    if closest is None:
+        return
+    for slack in SLACKS:
+        missed = list_missed(resolved.request, closest.speed, slack)
+        text = "the best prediction for this GPU and load" + offer_fewer_tiles(resolved, closest.config)
+        relaxed = ask(resolved, **{field: value for field, _, value in missed})
+        rps = relaxed.request.planned_rps if resolved.rps else 0.0
+        yield RequestChange(" ".join(option for _, option, _ in missed), text), replace(relaxed, rps=rps)
 
 
 def _smaller(resolved: ResolvedRequest, closest: Candidate | None) -> Iterator[Relaxation]:
     yield from _other_engine(resolved)
     if resolved.request.kv != "auto":
-        yield RequestChange("--kv auto", "choose the KV cache precision automatically"), _ask(resolved, kv="auto")
+        yield RequestChange("--kv auto", "choose the KV cache precision automatically"), ask(resolved, kv="auto")
     yield from _looser_goals(resolved, closest)
-    concurrency = resolved.concurrency
-    while concurrency > 1:
-        concurrency //= 2
-        change = RequestChange(f"--load {concurrency}", f"limit concurrency to {concurrency}")
-        yield change, replace(resolved, concurrency=concurrency)
-    yield from _newer_release(resolved)
+    clients = math.ceil(resolved.concurrency / resolved.request.headroom)
+    while clients > 1:
+        clients //= 2
+        change = RequestChange(f"--load {clients}", f"limit concurrency to {clients}")
+        yield change, replace(resolved, concurrency=math.ceil(clients * resolved.request.headroom))
+    yield from newer_releases(resolved)
 
 
-def _ask(resolved: ResolvedRequest, **options: Any) -> ResolvedRequest:
+def ask(resolved: ResolvedRequest, **options: Any) -> ResolvedRequest:
     """Return the same case with other options in its request."""
     return replace(resolved, request=replace(resolved.request, **options))
 
@@ -204,35 +215,7 @@ def _more(resolved: ResolvedRequest) -> Iterator[Relaxation]:
             yield change, relaxed
 
 
-def _looser_goals(resolved: ResolvedRequest, closest: Candidate | None) -> Iterator[Relaxation]:
-    if closest is not None:
-        options = " ".join(_list_missed(resolved.request, closest.speed))
-        text = "the best prediction for this GPU and load" + offer_fewer_tiles(resolved, closest.config)
-        relaxed = _ask(resolved, p99_ms=0.0, ttft_ms=0.0, tpot_ms=0.0, latency_ms=0.0, rps=0.0)
-        yield RequestChange(options, text), relaxed
-
-
-def _list_missed(request: Request, speed: Speed) -> list[str]:
-    """Return each goal that a prediction misses, as the option it would meet."""
-    options = []
-    for goal in request.time_goals:
-        if (value := speed.goal_ms(goal)) > goal.most_ms:
-            at = "" if goal.option == "--p99" or goal.at == "mean" else f"{goal.at}:"
-            options.append(f"{goal.option} {at}{write_time(value)}")
-    if speed.rps.value < request.planned_rps:
-        options.append(f"--rps {write_rate(speed.rps.value / request.headroom)}")
-    return options
-
-
-def offer_fewer_tiles(resolved: ResolvedRequest, config: Configuration) -> str:
-    """Return a hint if clients that request fewer tiles would meet the goals."""
-    for limit in () if config.max_tiles else fewer_tiles(resolved):
-        if not _list_missed(resolved.request, estimate(resolved, replace(config, max_tiles=limit), ranged=False)):
-            return f"; clients that send max_dynamic_patch {limit} meet the goal, with less image detail"
-    return ""
-
-
-def _newer_release(resolved: ResolvedRequest) -> Iterator[Relaxation]:
+def newer_releases(resolved: ResolvedRequest) -> Iterator[Relaxation]:
     """Yield the first release that serves the model where this one does not, then the newest."""
     later = sorted(version for version in map(Version, resolved.store.releases) if version > resolved.version)
     if not _serves(resolved, resolved.version):
@@ -250,7 +233,7 @@ def _serves(resolved: ResolvedRequest, version: Version) -> bool:
 def _release(resolved: ResolvedRequest, version: Version, why: str) -> Relaxation:
     """Return the request for another release, with the engine that it would take there."""
     name = str(version)
-    asked = _ask(resolved, lmdeploy=name)
+    asked = ask(resolved, lmdeploy=name)
     engine = engines_for(asked.request, resolved.model, version)[0]
     words = ", ".join(filter(None, (f"use LMDeploy {name}", why)))
     other = f": {LABELS[engine].title}" if engine != resolved.engine else ""
@@ -271,12 +254,12 @@ def _more_memory(resolved: ResolvedRequest) -> Iterator[Relaxation]:
     """
 
     def give(size: int) -> ResolvedRequest:
-        return replace(_ask(resolved, vram_gib=float(size)), available_bytes=size * GIB)
+        return replace(ask(resolved, vram_gib=float(size)), available_bytes=size * GIB)
 
     asked = resolved.request.vram_gib
     sizes = range(int(asked) + 1, int(resolved.gpu.memory_mib / 1024) + 1) if asked else range(0)
-    if sizes and fits(give(sizes[-1])):
-        size = sizes[bisect_left(sizes, True, key=lambda size: fits(give(size)))]
+    if sizes and _fits(give(sizes[-1])):
+        size = sizes[bisect_left(sizes, True, key=lambda size: _fits(give(size)))]
         yield RequestChange(f"--vram {size}", f"give it {size} GiB of the GPU"), give(size)
 
 
@@ -286,7 +269,7 @@ def _more_cards(resolved: ResolvedRequest) -> Iterator[Relaxation]:
     for count in CARD_COUNTS:
         if count > resolved.request.gpu_count:
             change = RequestChange(f"--gpu {resolved.gpu.id}:{count}", f"use {count} GPUs")
-            yield change, _ask(resolved, gpu_count=count)
+            yield change, ask(resolved, gpu_count=count)
 
 
 def _larger_cards(resolved: ResolvedRequest) -> Iterator[Relaxation]:
@@ -298,15 +281,19 @@ def _larger_cards(resolved: ResolvedRequest) -> Iterator[Relaxation]:
     if not _any_helps(resolved, gpus):
         return
     current, least = Version(resolved.gpu.compute_capability), resolved.request.gpu_count
-    for count in dict.fromkeys((least, *CARD_COUNTS)):
-        for gpu in gpus if count >= least else ():
-            if Version(gpu.compute_capability) > current or gpu.memory_mib * MIB > resolved.available_bytes:
-                several = count > 1
-                change = RequestChange(
-                    f"--gpu {gpu.id}:{count}" if several else f"--gpu {gpu.id}",
-                    f"use {count} x {gpu.name}" if several else f"use {gpu.name}",
-                )
-                yield change, _move_to(resolved, gpu, count)
+    places = ((gpu, count) for count in dict.fromkeys((least, *CARD_COUNTS)) if count >= least for gpu in gpus)
+    larger = (
+        (gpu, count, move_to(resolved, gpu, count))
+        for gpu, count in places
+        if Version(gpu.compute_capability) > current or gpu.memory_mib * MIB > resolved.available_bytes
+    )
+    likely = (place for place in larger if _fits(place[2], roughly=True))
+    first, others = [*islice(likely, MOST_CARDS)], [*likely] if resolved.request.time_goals or resolved.rps else []
+    for gpu, count, moved in (*first, *others[:: -(-len(others) // MOST_CARDS) or 1]):
+        several = count > 1
+        option = f"--gpu {gpu.id}:{count}" if several else f"--gpu {gpu.id}"
+        vram = f" --vram {moved.request.vram_gib:g}" if moved.request.vram_gib else ""
+        yield RequestChange(option + vram, f"use {count} x {gpu.name}" if several else f"use {gpu.name}"), moved
 
 
 def distinct_gpus(store: Store, above_mib: int = 0) -> list[records.Gpu]:
@@ -326,9 +313,11 @@ def _any_helps(resolved: ResolvedRequest, gpus: Sequence[records.Gpu]) -> bool:
     largest = {gpu.compute_capability: gpu for gpu in gpus}
     count = max(resolved.request.gpu_count, CARD_COUNTS[-1])
     by_size = sorted(largest.values(), key=lambda gpu: -gpu.memory_mib)
-    return any(fits(_move_to(resolved, gpu, count)) for gpu in by_size)
+    return any(_fits(move_to(resolved, gpu, count), roughly=True) for gpu in by_size)
 
 
-def _move_to(resolved: ResolvedRequest, gpu: records.Gpu, count: int) -> ResolvedRequest:
-    """Return the same request on ``count`` of another GPU."""
-    return replace(_ask(resolved, gpu_count=count, vram_gib=0.0), gpu=gpu, available_bytes=gpu.memory_mib * MIB)
+def move_to(resolved: ResolvedRequest, gpu: records.Gpu, count: int) -> ResolvedRequest:
+    """Return the same request on ``count`` of another GPU, with all its memory, in whole GiB where some was asked."""
+    vram = gpu.memory_mib // 1024 if resolved.request.vram_gib else 0
+    moved = ask(resolved, gpu=gpu.id, gpu_count=count, vram_gib=float(vram))
+    return replace(moved, gpu=gpu, available_bytes=vram * GIB or gpu.memory_mib * MIB)

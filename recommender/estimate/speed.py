@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,7 +67,8 @@ class Speed:
 
     def goal_ms(self, goal: TimeGoal) -> float:
         """Return the middle prediction of what a goal is about, in ms."""
-        return self.p99_ms.value if goal.option == "--p99" else self.at(goal.figure, goal.at)
+        p99 = goal.figure == "latency" and goal.at == "p99"
+        return self.p99_ms.value if p99 else self.at(goal.figure, goal.at)
 
     def range_at(self, figure: Timed, quantile: Quantile = "mean") -> Range:
         """Return the range that a quantile of a time has in proportion: its mean's, but for the latency's p99."""
@@ -208,10 +209,16 @@ def predict_load(
         point = point._replace(alone=one.latency.mean, first=one.ttft.mean, step=one.tpot.mean)
     if resolved.images and resolved.rps:
         profile = profile.lengthen_tails(point.first, point.alone, coefficients["tail-open"])
+    if not profile.keeps_up:  # too few requests are simulated to fill a large batch
+        closed, places = changed(resolved, rps=0.0), config.max_batch_size * config.servers
+        most = predict_load(closed, config, places, coefficients, kv_tokens)[0].rps
+        profile = profile.answer_at_most(most)
     latency = max(profile.latency.mean, point.alone)
+    p99 = max(profile.latency.p99, latency, point.alone * coefficients["tail-alone"])
+    profile = replace(profile, latency=replace(profile.latency, p99=p99))
     simulated = point._replace(
         latency=latency,
-        p99=max(profile.latency.p99, latency, point.alone * coefficients["tail-alone"]),
+        p99=p99,
         ttft=max(profile.ttft.mean, point.first),
         token=max(profile.tpot.mean, point.step),
         rps=profile.rps * (1.0 if resolved.rps else profile.latency.mean / latency),

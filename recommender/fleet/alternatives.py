@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packaging.version import Version
-
-from recommender.choose.relax import distinct_gpus
+from recommender.choose.relax import ask, distinct_gpus, move_to, newer_releases
 from recommender.choose.select import Choice, NoCandidate, choose
 from recommender.common.units import GIB, MIB, duration
 from recommender.estimate import speed
 from recommender.estimate.memory_items import usable_bytes, weights
-from recommender.knowledge.eras import options_of
-from recommender.knowledge.names import PART, resolve_release
+from recommender.knowledge.names import PART
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
@@ -79,20 +75,11 @@ def suggest_alternative(resolved: ResolvedRequest, host_gpus: int, outcome: NoCa
 
 
 def _other_options(resolved: ResolvedRequest) -> Iterator[tuple[str, ResolvedRequest]]:
-    """Yield the request with a chosen KV cache precision, and on the newest release."""
+    """Yield the request with a chosen KV cache precision, and on newer releases."""
     if resolved.request.kv != "auto":
-        yield "--kv auto", replace(resolved, request=replace(resolved.request, kv="auto"))
-    newest = max(resolved.store.releases, key=Version)
-    version = Version(newest)
-    if version > resolved.version:
-        changed = replace(
-            resolved,
-            request=replace(resolved.request, lmdeploy=newest),
-            release=resolve_release(resolved.store, newest),
-            version=version,
-            options=options_of(resolved.store, version),
-        )
-        yield f"--lmdeploy {newest}", changed
+        yield "--kv auto", ask(resolved, kv="auto")
+    for change, changed in newer_releases(resolved):
+        yield change.options, changed
 
 
 def _larger_gpus(resolved: ResolvedRequest) -> Iterator[tuple[records.Gpu, int]]:
@@ -105,6 +92,4 @@ def _larger_gpus(resolved: ResolvedRequest) -> Iterator[tuple[records.Gpu, int]]
 
 
 def _holds(resolved: ResolvedRequest, gpu: records.Gpu, tp: int) -> bool:
-    request = replace(resolved.request, gpu=gpu.id, gpu_count=tp, tp=tp)
-    changed = replace(resolved, request=request, gpu=gpu, available_bytes=gpu.memory_mib * MIB)
-    return isinstance(choose(changed), Choice)
+    return isinstance(choose(ask(move_to(resolved, gpu, tp), tp=tp)), Choice)

@@ -88,7 +88,7 @@ def _load(resolved: ResolvedRequest, config: Configuration) -> str:
     together = count(resolved.concurrency, "concurrent request")
     if resolved.rps:
         places = config.max_batch_size * config.servers
-        most = f"{places} at most" if resolved.concurrency >= places else f"about {resolved.concurrency}"
+        most = f"{min(resolved.concurrency, places)} at most"
         return f"{resolved.rps:g} requests/s arriving, {most} at once"
     return together
 

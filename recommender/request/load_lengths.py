@@ -76,7 +76,7 @@ def resolve_lengths(request: Request, workload: records.Workload, model: records
     elif longest > room and request.workload and not most:
         most = room - 1  # a session holds a token more than prompt and answer
         notes = (f"longer prompts of {workload.id} are cut: {model.id} has a context of {room:,} tokens",)
-    elif longest > room and (turns > 1 or len(prompts) > 1 or len(outputs) > 1):
+    elif longest > room:
         raise RequestError(
             f"prompt and answer take up to {longest:,} tokens, but {model.id} has a context of {room:,}; "
             f"ask for less, or cut prompts with --max-context {room}"

@@ -166,10 +166,10 @@ class ResolvedRequest:
         return max(0, self.images * image - self.image_tokens(max_tiles)) + self.total_tokens(max_tiles)
 
 
-def _assumed(request: Request) -> tuple[str, ...]:
+def _assumed(request: Request, model: records.Model) -> tuple[str, ...]:
     """Return the assumptions that matter, for the report."""
     cores = f"assuming a host of {DEFAULT_CPUS} CPU cores (pass --cpus to change)"
-    images = request.max_context and request.images
+    images = request.max_context and request.images and model.vision
     context = ("--max-context limits text; images come on top",) if images else ()
     return (*context, *((cores,) if request.cpus == DEFAULT_CPUS else ()))
 
@@ -215,7 +215,7 @@ def resolve_request(
         release=release,
         version=version,
         gpu=gpu,
-        notes=(*notes, *_assumed(request), *lengths.notes, *_why_engine(request, engine, model, release.id)),
+        notes=(*notes, *_assumed(request, model), *lengths.notes, *_why_engine(request, engine, model, release.id)),
         workload=workload.id,
         model=model,
         model_source=source or model.hub,

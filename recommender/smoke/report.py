@@ -84,8 +84,7 @@ def phase_rows(setup: Setup, run: records.SmokeRun, phase: records.Phase) -> lis
     """Return a load's figures, with predictions where the estimates cover the run."""
     figures = run_figures.figures(phase)
     speed: Speed | None = None
-    # Arrivals are simulated, which images are not yet.
-    if (phase.concurrency or not phase.images) and figures.requests and is_predictable(run):
+    if figures.requests and is_predictable(run):
         predict = predict_replay if phase.drawn and phase.drawn.trace_speed else predict_phase
         speed = predict(setup, run, phase)
 

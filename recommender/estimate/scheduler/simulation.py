@@ -81,6 +81,11 @@ class LoadFigures:
         ttft, latency = self.ttft.lengthen_tail(first, factor), self.latency.lengthen_tail(whole, factor)
         return replace(self, ttft=ttft, latency=latency)
 
+    def answer_at_most(self, rps: float) -> LoadFigures:
+        """Return them with no more than so many requests/s."""
+        rps = min(self.rps, rps)
+        return replace(self, rps=rps, tokens=self.tokens / self.rps * rps)
+
 
 def start(server: SimulatedServer, on_done: Callable[[float, int], None], more: bool = False) -> Simulation:
     """Return an idle server with its engine's scheduler; ``on_done`` gets the time and the number of each answer."""
