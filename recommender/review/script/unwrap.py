@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from recommender.common.pattern import pattern
 from recommender.review.script.docker_run import ASSIGNED, DOCKERS, DockerRun
+from recommender.review.script.images import image_before, image_word
 from recommender.review.script.launches import MODULES, NO_MODULE
 from recommender.review.script.model import Container, ReadProblem, Starts, Word
 from recommender.review.script.source_map import Field, Piece, SourceText
@@ -39,6 +40,8 @@ class Unwrapped:
     fields: list[Field]
     environment: dict[str, Word]
     container: Container | None = None
+    image: Word | None = None
+    """That of Slurm or Apptainer."""
     starts: Starts | None = None
     nested: Field | None = None
     background: bool = False
@@ -62,9 +65,12 @@ def unwrap(page: SourceText, fields: Sequence[Field], environment: dict[str, Wor
     for _ in range(DEEPEST):
         if not unwrapped.fields or unwrapped.server or unwrapped.nested:
             break
-        before = len(unwrapped.fields)
+        before = unwrapped.fields
         _step(page, unwrapped)
-        if len(unwrapped.fields) == before:
+        kept = 0 if unwrapped.nested else len(unwrapped.fields)
+        if unwrapped.container is None and kept < len(before):
+            unwrapped.image = image_before(page, before[: len(before) - kept]) or unwrapped.image
+        if len(unwrapped.fields) == len(before):
             break
     return unwrapped
 
@@ -237,7 +243,7 @@ def _docker(page: SourceText, unwrapped: Unwrapped) -> None:
     entrypoint, name = options.given.get("--entrypoint"), options.given.get("--name")
     command, entered = [*([entrypoint] if entrypoint else ()), *rest[1:]], texts[at] == "exec"
     unwrapped.named = (rest[0].value if entered else name and name.value) or ""
-    unwrapped.container = None if entered else options.container._replace(image=page.word(rest[0]))
+    unwrapped.container = None if entered else options.container._replace(image=image_word(page, rest[0]))
     if not command:
         return
     unwrapped.fields, unwrapped.environment = command, options.environment

@@ -244,6 +244,7 @@ def _start(
             background=where.background or unwrapped.background,
             guarded=where.guarded,
             place=place,
+            image=unwrapped.image or run.image,
         )
         server = launch(run.page, unwrapped.fields, around, unwrapped.starts)
         endless = next((frame for frame in reversed(run.frames) if frame.endless), None)

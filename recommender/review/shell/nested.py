@@ -48,7 +48,7 @@ def start(
     if unwrapped.nested is not None:
         read_nested(run, unwrapped, Where())
     elif unwrapped.server:
-        around = Surroundings(unwrapped.environment, unwrapped.container, place=place)
+        around = Surroundings(unwrapped.environment, unwrapped.container, place=place, image=unwrapped.image)
         run.start(launch(run.page, unwrapped.fields, around, unwrapped.starts), None)
         run.follow(fields)
 
@@ -59,8 +59,8 @@ def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
     if text is None or where.depth > MOST_DEPTH // 2:
         return False
     run.spend(3)
-    kept, outside = run.state, run.container
-    run.state, run.container = kept.copy(), unwrapped.container or outside
+    kept, outside, image = run.state, run.container, run.image
+    run.state, run.container, run.image = kept.copy(), unwrapped.container or outside, unwrapped.image or image
     export(run, unwrapped.environment)
     if unwrapped.container is not None:
         run.state.variables = {
@@ -69,7 +69,7 @@ def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
         }
     run.state.arguments = tuple(unwrapped.arguments)
     walk(run, text, where.deeper(background=unwrapped.background))
-    run.state, run.container = kept, outside
+    run.state, run.container, run.image = kept, outside, image
     return True
 
 

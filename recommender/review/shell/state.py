@@ -94,6 +94,8 @@ class Run:
     """A launch is in another file, or in a text that is not written as it is read: repairs would break it."""
     exported: set[str] = field(default_factory=set)
     container: Container | None = None
+    image: Word | None = None
+    """That of Slurm or Apptainer around a script."""
     containers: dict[str, Container] = field(default_factory=dict)
     """Those that docker started, by name."""
     error_exit: Span | None = None
