@@ -145,11 +145,16 @@ def test_a_template_is_filled(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["model=sys.argv[1], tp=2", "**read()", "read()", "{**read(), 'tp': 2}", "model=pick(), tp=2"]
+    "given",
+    [
+        *("model=sys.argv[1], tp=2", "**read()", "read()", "{**read(), 'tp': 2}", "model=pick(), tp=2"),
+        *("{'model': 'm', 'tp': 2, **read()}", "V", "**V"),
+    ],
 )
 def test_what_fills_a_template_may_be_unknown(given: str) -> None:
     """Then it is said, and no error is reported."""
-    text = f'{TEMPLATE}import sys\nc = Template("{START} $model --tp $tp").substitute({given})\n'
+    changed = 'import sys\nV = dict(model="m", tp=2)\nV["tp"] = read()\n'
+    text = f'{TEMPLATE}{changed}c = Template("{START} $model --tp $tp").substitute({given})\n'
     found = review("x.py", f"{text}subprocess.run(c, shell=True)\n").findings
     assert "LMD002" in {finding.rule.id for finding in found}
     assert not [finding for finding in found if finding.severity == "error"]
