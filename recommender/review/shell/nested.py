@@ -29,6 +29,10 @@ def walk(run: Run, mapped: Mapped, where: Where | None = None) -> list[ReadProbl
             if not run.called.get(name):
                 run.state.arguments, run.site = None, None
                 shell.call(name, None, Where())
+        for name, (command, state) in run.aliases.items() if where is None else ():
+            if name not in run.expanded and "lmdeploy" in command.known:
+                run.state = state
+                read_nested(run, Unwrapped([], {}, nested=command), Where())
         shell.leftovers(root)
     except TooMuch:
         problems.append(ReadProblem("following this takes too long; only the beginning was followed", place))

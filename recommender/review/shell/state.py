@@ -74,6 +74,11 @@ class Run:
     state: Variables = field(default_factory=Variables)
     functions: dict[str, tuple[Shell, Node]] = field(default_factory=dict)
     called: dict[str, int] = field(default_factory=dict)
+    aliases: dict[str, tuple[Field, Variables]] = field(default_factory=dict)
+    """What each stands for, and what the script knows where it is set."""
+    expanded: set[str] = field(default_factory=set)
+    """The aliases that were used."""
+    expanding: list[str] = field(default_factory=list)
     inside: list[str] = field(default_factory=list)
     site: Span | None = None
     """The place of the outermost call of a function."""
