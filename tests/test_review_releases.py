@@ -221,3 +221,43 @@ def test_a_range_of_uncovered_releases_is_said() -> None:
         unread = [finding for finding in found.findings if finding.rule.id == "LMD002"]
         assert [asked in finding.message for finding in unread] == [True]
         assert {case.resolved.release.id for case in found.cases} == {release}
+
+
+INLINE = """
+services:
+  llm:
+    build:
+      context: .
+      dockerfile_inline: |
+        ARG V=0.12.3
+        FROM python:3.11 AS first
+        RUN {run}
+        FROM {base}
+        RUN {run}
+    {image}command: {command}
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "run", "image"),
+    [
+        (IMAGE, "pip install timm", ""),
+        ("openmmlab/lmdeploy:v${V}-cu12", "pip install timm", ""),
+        (IMAGE, "pip install timm", "image: registry/llm:1\n    "),
+        ("python:3.11", "pip install --no-cache-dir lmdeploy==0.12.3", ""),
+        ("python:3.11", "pip install 'lmdeploy<0.13'", ""),
+    ],
+)
+def test_a_service_is_built_from_what_its_file_says(base: str, run: str, image: str) -> None:
+    """The Dockerfile within a compose file names the release."""
+    text = INLINE.format(base=base, run=run, image=image, command=COMMAND)
+    assert errors(review("compose.yaml", text)) == ["LMD102"]
+    newer = text.replace("0.12.3", "0.14.0").replace("<0.13", "<0.15")
+    assert errors(review("compose.yaml", newer)) == []
+
+
+def test_a_service_runs_what_the_dockerfile_within_starts() -> None:
+    """Its ENTRYPOINT takes the words of the service's command."""
+    text = INLINE.format(base=IMAGE, run="true", image="", command="/models/chat --trust-remote-code")
+    entry = text.replace("    command", '        ENTRYPOINT ["lmdeploy", "serve", "api_server"]\n    command')
+    assert errors(review("compose.yaml", entry)) == ["LMD102"]
