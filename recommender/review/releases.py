@@ -43,6 +43,8 @@ BUILDS = frozenset({"apptainer", "singularity"})
 """Words of commands that fetch what is run later, of pip, conda, docker, apptainer, enroot and git."""
 RUNS = pattern(r"\b(?:uvx?|pipx)\b[^;&|#]*$")
 """What installs a release to run it, in the line before it."""
+BUILT = pattern(r"[ \t]*RUN[ \t]")
+"""An instruction of a Dockerfile within a compose file."""
 CODE = ("python", "steps", "docker", "program")
 """Kinds whose installations are no shell calls."""
 
@@ -159,6 +161,7 @@ def _is_installed(script: Script, match: re.Match[str]) -> bool:
     if (
         script.kind in CODE
         or RUNS.search(line)
+        or (script.kind == "compose" and BUILT.match(line))
         or (script.kind == "markdown" and re.search("install", line + match[0]))
     ):
         return True

@@ -64,11 +64,13 @@ def _built_words(page: SourceText, service: Node) -> list[Field]:
     if build is None:
         return []
     context = build if build.kind == "scalar" else build.get("context")
-    file = build.get(INLINE) or build.get("dockerfile")
-    path = f"{context.text if context else '.'}/{file.text if file else 'Dockerfile'}"
-    inline = build.get(INLINE)
-    source = None if inline else beside.read(page.script.path, path)
-    text = inline.text if inline else source.text if source else ""
+    file, text = build.get("dockerfile"), ""
+    if (inline := build.get(INLINE)) is not None:
+        file, text = inline, inline.text
+    elif source := beside.read(
+        page.script.path, f"{context.text if context else '.'}/{file.text if file else 'Dockerfile'}"
+    ):
+        text = source.text
     entrypoint, command = entry_words(text)
     if not entrypoint or not any("lmdeploy" in word for word in entrypoint):
         return []
