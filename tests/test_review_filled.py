@@ -165,3 +165,9 @@ def test_safe_substitute_leaves_the_rest_to_the_shell() -> None:
     text = f'{TEMPLATE}c = Template("{START} $model --tp ${{TP:-2}}").safe_substitute(model="m")\n'
     launch = only_launch(f"{text}subprocess.run(c, shell=True)\n", None, "x.py")
     assert given_options(launch)["--tp"] == ["2"]
+
+
+def test_an_alias_in_a_step_is_a_command() -> None:
+    """Of a file that is no script of its own."""
+    text = f"- run: |\n    alias s='{SERVE} --tp 3'\n    ls\n- run: echo lmdeploy\n"
+    assert given_options(only_launch(text, None, "x.yml")) == {"--tp": ["3"]}

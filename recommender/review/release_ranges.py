@@ -17,7 +17,7 @@ _SIGN = r"(?:={1,3}|[~!<>]=|[<>^~])"
 _MORE = rf"(?:\s*,\s*{_SIGN}\s*{_NUMBER})*(?![\w.*$\{{])"
 RANGE = pattern(
     rf"(?<![\w./-])lmdeploy(?P<extras>\[[\w,-]*\])?\s*(?:\(\s*)?(?P<asked>{_SIGN}\s*{_NUMBER}{_MORE})"
-    rf"|(?<![\w./-])lmdeploy[\"']?(?:\s*=\s*(?:\{{[^{{}}\n]*?\bversion\s*=\s*)?[\"']|@[\"']?)"
+    rf"|(?<![\w./-])lmdeploy[\"']?(?:\s*=\s*(?:\{{[^{{}}\n]{{0,200}}?\bversion\s*=\s*)?[\"']|@[\"']?)"
     rf"(?P<poetry>{_SIGN}?\s*{_NUMBER}{_MORE})"
 )
 """A requirement of pip or conda, and one of poetry."""

@@ -49,12 +49,13 @@ CODE = ("python", "steps", "docker", "program")
 """Kinds whose installations are no shell calls."""
 
 
+LONGEST_COMMAND = 2000
 UPGRADED = pattern(
-    r"\binstall\b(?=[^\n;&|#]*[\s\"'](?:-[A-Za-z]*[UI][A-Za-z]*|--upgrade|--force-reinstall|--ignore-installed)(?![\w-]))"
-    r"(?![^\n;&|#]*[\s\"'](?:-c|--constraint)(?![\w-]))[^\n;&|#]*?(?<![\w./-])lmdeploy(?:\[[\w,-]*\])?"
+    r"\binstall\b(?=[^\n;&|#]{0,400}[\s\"'](?:-[A-Za-z]*[UI][A-Za-z]*|--upgrade|--force-reinstall|--ignore-installed)(?![\w-]))"
+    r"(?![^\n;&|#]{0,400}[\s\"'](?:-c|--constraint)(?![\w-]))[^\n;&|#]{0,400}?(?<![\w./-])lmdeploy(?:\[[\w,-]*\])?"
     r"(?![\w./-])(?![\"']?\s*[~=!<>@(])"
-    r"|\b(?:conda|mamba|micromamba)\s+(?:update|upgrade)\b[^\n;&|#]*?(?<![\w./-])lmdeploy(?![\w./=<>!~-])"
-    r"|\binstall\b[^\n;&|#]*?\bgit\+[^\s\"']+/lmdeploy(?:\.git)?(?:@(?:main|master|HEAD))?(?=[\"'\s#]|$)"
+    r"|\b(?:conda|mamba|micromamba)\s+(?:update|upgrade)\b[^\n;&|#]{0,400}?(?<![\w./-])lmdeploy(?![\w./=<>!~-])"
+    r"|\binstall\b[^\n;&|#]{0,400}?\bgit\+[^\s\"']+/lmdeploy(?:\.git)?(?:@(?:main|master|HEAD))?(?=[\"'\s#]|$)"
 )
 """An installation of the newest release, or of the main branch, over what was installed."""
 
@@ -156,7 +157,7 @@ def _is_installed(script: Script, match: re.Match[str]) -> bool:
     shown = any(comment.place.start <= match.start() < comment.place.end for comment in script.comments)
     if shown and not (metadata and metadata.start() <= match.start() < metadata.end()):
         return False
-    before = script.text[: match.start()].replace("\\\n", " ")
+    before = script.text[max(match.start() - LONGEST_COMMAND, 0) : match.start()].replace("\\\n", " ")
     line = before[before.rfind("\n") + 1 :]
     if (
         script.kind in CODE

@@ -29,8 +29,9 @@ def walk(run: Run, mapped: Mapped, where: Where | None = None) -> list[ReadProbl
             if not run.called.get(name):
                 run.state.arguments, run.site = None, None
                 shell.call(name, None, Where())
-        for name, (command, state) in run.aliases.items() if where is None else ():
+        for name, (command, state) in list(run.aliases.items()) if where is None or not where.depth else ():
             if name not in run.expanded and "lmdeploy" in command.known:
+                run.expanded.add(name)
                 run.state = state
                 read_nested(run, Unwrapped([], {}, nested=command), Where())
         shell.leftovers(root)
