@@ -135,7 +135,7 @@ def test_what_nobody_told_is_not_known() -> None:
     ],
 )
 def test_the_release_is_the_scripts(image: str, install: str, release: str) -> None:
-    """An image's tag or an exact version sets the release; a range does not."""
+    """An image's tag or an exact version sets the release; a range with the newest one does not."""
     container = Container(HERE, image=word(image)) if image else None
     launch = Launch("api_server", HERE, word("a/b"), (), {}, container=container)
     text = f"pip install '{install}' # lmdeploy==0.7.0\n" if install else ""
@@ -165,11 +165,11 @@ def test_a_release_that_is_not_covered_is_said() -> None:
         ("environment.yml", "dependencies:\n  - pip:\n    - lmdeploy==0.10.2.post1\n", "0.10.2"),
         ("conda.yaml", "dependencies:\n  - lmdeploy=0.11.0\n", "0.11.0"),
         ("requirements.txt", "lmdeploy>=0.10.2\n", ""),
-        ("pyproject.toml", '[tool.poetry.dependencies]\nlmdeploy = "^0.10.2"\n', ""),
+        ("pyproject.toml", '[tool.poetry.dependencies]\nlmdeploy = "^0.10.2"\n', "0.10.2"),
     ],
 )
 def test_the_release_is_pinned_beside_the_script(tmp_path: Path, name: str, text: str, release: str) -> None:
-    """Exact pins count; a post-release belongs to its release."""
+    """Exact pins count, and ranges without the newest release; a post-release belongs to its release."""
     (tmp_path / name).write_text(text)
     script = tmp_path / "serve.sh"
     (found,) = case.cases(read_bash(str(script), SERVE), {})

@@ -736,7 +736,6 @@ def test_a_program_may_name_its_release(program: str) -> None:
     [
         "# uvx --from lmdeploy==0.12.3 lmdeploy\n",
         "echo lmdeploy-0.12.3-cp310-none.whl\n",
-        "pip install 'lmdeploy~=0.12.3'\n",
         "pip install 'lmdeploy!=0.12.3'\n",
         "git clone -b v0.12.3 https://github.com/vllm-project/vllm && pip install lmdeploy\n",
         "pip install https://github.com/InternLM/lmdeploy/archive/main.zip\n",
@@ -744,7 +743,7 @@ def test_a_program_may_name_its_release(program: str) -> None:
     ],
 )
 def test_what_is_no_installation_names_no_release(written: str) -> None:
-    """A comment, an echo, a range, another project's tag, a branch, a folder."""
+    """A comment, an echo, an open range, another project's tag, a branch, a folder."""
     command = f"{written}lmdeploy serve api_server /models/chat --trust-remote-code\n"
     assert "LMD102" not in {finding.rule.id for finding in review("x.sh", command).findings}
 

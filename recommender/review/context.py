@@ -20,7 +20,7 @@ from recommender.render.head import read_head
 from recommender.request import command_line
 from recommender.request.request import MAX_COUNT, Request
 from recommender.request.resolved_request import ResolvedRequest, resolve_request
-from recommender.review.releases import Pinned, covered, release_of
+from recommender.review.releases import Pinned, covered, is_older, release_of
 from recommender.review.script import batch_job
 from recommender.review.script.mentions import HEAD, MADE_BY
 from recommender.review.script.model import Launch, Script, Word
@@ -93,7 +93,7 @@ def context(
     uncovered = None if "lmdeploy" in given else uncovered
     count = _count(script, launch, ":" in str(options.get("gpu") or ""), answers, batch_job.gpus(script, launch))
     values = {name: value for answer in answers.values() for name, value in answer.items()}
-    if uncovered is not None and Version(uncovered.release) < Version(first_release(store)):
+    if uncovered is not None and is_older(uncovered, first_release(store)):
         values["lmdeploy"] = first_release(store)  # the nearest one
     values["gpu_count"] = count if count is not None else _tensor_parallel(launch)
     return Context(_resolve(store, tuple(values.items())), frozenset(answers), count, uncovered)

@@ -11,12 +11,12 @@ from packaging.version import Version
 
 from recommender.common.pattern import pattern
 from recommender.knowledge.store import Store
-from recommender.review.script import beside
+from recommender.review.release_ranges import contains, newest, older, ranges
+from recommender.review.script import batch_job, beside
+from recommender.review.script.images import VERSION, release_in
 from recommender.review.script.mentions import INSTALLED_AS
-from recommender.review.script.model import Launch, Script, Span
+from recommender.review.script.model import Call, Launch, Script, Span
 
-VERSION = r"([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}(?:\.?post[0-9]{1,4})?)"
-IMAGE_TAG = pattern(rf"(?:^|/)lmdeploy:v?{VERSION}(?![\d.])")
 NAMED_IMAGE = pattern(rf"[\"'](?:[\w.:-]+/)+lmdeploy:v?{VERSION}(?![\d.])")
 PULLED_IMAGE = pattern(rf"(?:[\"'\s]|//)(?:[\w.:#-]+/)+lmdeploy:v?{VERSION}(?![\d.])")
 METADATA = pattern(r"(?m)^# /// script[ \t]*\n(?:#[^\n]*\n)*?# ///[ \t]*$")
@@ -38,43 +38,73 @@ BESIDE = (
     *("Pipfile.lock", "pixi.lock", "environment.yml", "environment.yaml", "conda.yaml", "conda.yml", "Dockerfile"),
 )
 """Files that pin what is installed, the surest first."""
-GETS = frozenset({"install", "pull", "import", "add", "create", "clone"})
+GETS = frozenset({"install", "pull", "import", "add", "create", "clone", "instance", "update", "upgrade"})
+BUILDS = frozenset({"apptainer", "singularity"})
 """Words of commands that fetch what is run later, of pip, conda, docker, apptainer, enroot and git."""
 RUNS = pattern(r"\b(?:uvx?|pipx)\b[^;&|#]*$")
 """What installs a release to run it, in the line before it."""
+BUILT = pattern(r"[ \t]*RUN[ \t]")
+"""An instruction of a Dockerfile within a compose file."""
 CODE = ("python", "steps", "docker", "program")
 """Kinds whose installations are no shell calls."""
 
 
+LONGEST_COMMAND = 2000
+UPGRADED = pattern(
+    r"\binstall\b(?=[^\n;&|#]{0,400}[\s\"'](?:-[A-Za-z]*[UI][A-Za-z]*|--upgrade|--force-reinstall|--ignore-installed)(?![\w-]))"
+    r"(?![^\n;&|#]{0,400}[\s\"'](?:-c|--constraint)(?![\w-]))[^\n;&|#]{0,400}?(?<![\w./-])lmdeploy(?:\[[\w,-]*\])?"
+    r"(?![\w./-])(?![\"']?\s*[~=!<>@(])"
+    r"|\b(?:conda|mamba|micromamba)\s+(?:update|upgrade)\b[^\n;&|#]{0,400}?(?<![\w./-])lmdeploy(?![\w./=<>!~-])"
+    r"|\binstall\b[^\n;&|#]{0,400}?\bgit\+[^\s\"']+/lmdeploy(?:\.git)?(?:@(?:main|master|HEAD))?(?=[\"'\s#]|$)"
+)
+"""An installation of the newest release, or of the main branch, over what was installed."""
+
+
 class Pinned(NamedTuple):
-    """A release, and where it is named: a place of the script, or a file beside it."""
+    """A release, and where it is named: a place of the script, or a file beside it.
+
+    ``asked``: the range of which it is the newest; the release is the range itself if no covered one is in it, and
+    empty if the newest of all is installed.
+    """
 
     release: str
     place: Span | None = None
     file: str = ""
+    asked: str = ""
 
 
 def covered(store: Store, release: str) -> str:
     """Return the record of a release; a post-release without one belongs to its release. Empty if none covers it."""
+    if not release or release.startswith("lmdeploy"):
+        return ""
     name = release.replace(".post", "post").replace("post", ".post")
     plain = str(Version(name).base_version)
     return next((known for known in (name, plain) if known in store.releases), "")
 
 
+def is_older(pinned: Pinned, first: str) -> bool:
+    """Return whether a release, or a range of them, is older than the first covered one."""
+    return older(pinned.asked) if pinned.asked else Version(pinned.release) < Version(first)
+
+
 def release_of(script: Script, launch: Launch | None) -> Pinned | None:
     """Return the release that the script, or else a file beside it, names; None if none or several."""
-    for source in (_image(launch), _of_matrix(launch), _installed(script), _beside(script.path)):
+    for source in (_image(script, launch), _of_matrix(launch), _installed(script), _beside(script.path)):
         pinned = {found.release: found for found in source}
         if pinned:
-            return next(iter(pinned.values())) if len(pinned) == 1 else None
+            only = next(iter(pinned.values()))
+            return only if len(pinned) == 1 and only.release else None
     return None
 
 
-def _image(launch: Launch | None) -> Iterator[Pinned]:
-    image = launch.container.image if launch and launch.container else None
-    tag = IMAGE_TAG.search(image.value) if image and image.value else None
-    if image and tag:
-        yield Pinned(tag[1], image.written or image.place)
+def _image(script: Script, launch: Launch | None) -> Iterator[Pinned]:
+    """Yield the release of the image in which a launch runs: a container's, a step's, or that of the batch job."""
+    image = (launch.container.image if launch.container else launch.image) if launch else None
+    if image is not None:
+        release = release_in(image.value or "")
+        yield from [Pinned(release, image.written or image.place)] if release else ()
+    elif launch is not None and launch.container is None and (job := batch_job.image(script)) is not None:
+        yield from [Pinned(release_in(job[0]), job[1])] if release_in(job[0]) else ()
 
 
 def _of_matrix(launch: Launch | None) -> Iterator[Pinned]:
@@ -97,33 +127,71 @@ def _of_variables(script: Script) -> Iterator[re.Match[str]]:
 
 def _installations(script: Script) -> Iterator[Pinned]:
     """Yield the installations of the script that are no comments, and the images that a program names or pulls."""
+    text = script.text.replace("\\\n", "  ")
+    matches = [match for match in _matches(script) if _is_installed(script, match)]
+    exact = [Pinned(match[match.lastindex or 1], script.place(*match.span())) for match in matches]
+    exact += [Pinned(match[1], script.place(*match.span(1))) for match in _of_variables(script)]
+    got = (word for call in script.calls if _gets(call) for word in call.words if "$" in word.raw and word.value)
+    exact += [Pinned(release, word.place) for word in got if (release := release_in(word.value or ""))]
+    yield from exact
+    last = max((match.start() for match in (*matches, *INSTALLED_AS.finditer(script.text))), default=-1)
+    for match, asked in ranges(script.text, quoted=True, listed=script.kind == "steps"):
+        if INSTALLED.match(script.text, match.start()) or not _is_installed(script, match):
+            continue
+        last = max(last, match.start())
+        if (latest := newest(asked)) is not None and not any(contains(asked, pin.release) for pin in exact):
+            yield Pinned(latest, script.place(*match.span()), asked=asked)
+    if any(match.start() > last and _is_installed(script, match) for match in UPGRADED.finditer(text)):
+        yield Pinned("")
+
+
+def _matches(script: Script) -> Iterator[re.Match[str]]:
     image = PULLED_IMAGE if script.kind == "bash" else NAMED_IMAGE
-    named = image.finditer(script.text) if script.kind in ("python", "program", "bash") else ()
+    yield from INSTALLED.finditer(script.text)
+    yield from image.finditer(script.text) if script.kind in ("python", "program", "bash") else ()
+
+
+def _is_installed(script: Script, match: re.Match[str]) -> bool:
+    """Return whether a command or a page installs what is named here, not a comment or a text that is printed."""
     metadata = METADATA.search(script.text) if script.kind == "python" else None
-    yield from (Pinned(match[1], script.place(*match.span(1))) for match in _of_variables(script))
-    for match in (*INSTALLED.finditer(script.text), *named):
-        shown = any(comment.place.start <= match.start() < comment.place.end for comment in script.comments)
-        shown = shown and not (metadata and metadata.start() <= match.start() < metadata.end())
-        calls = (call for call in script.calls if call.place.start <= match.start() < call.place.end)
-        before = script.text[: match.start()].replace("\\\n", " ")
-        line = before[before.rfind("\n") + 1 :]
-        alone = (script.kind == "markdown" and "install" in line) or RUNS.search(line)
-        if not shown and (
-            alone or script.kind in CODE or any(GETS & {word.value for word in call.words} for call in calls)
-        ):
-            yield Pinned(match[match.lastindex or 1], script.place(*match.span()))
+    shown = any(comment.place.start <= match.start() < comment.place.end for comment in script.comments)
+    if shown and not (metadata and metadata.start() <= match.start() < metadata.end()):
+        return False
+    before = script.text[max(match.start() - LONGEST_COMMAND, 0) : match.start()].replace("\\\n", " ")
+    line = before[before.rfind("\n") + 1 :]
+    if (
+        script.kind in CODE
+        or RUNS.search(line)
+        or (script.kind == "compose" and BUILT.match(line))
+        or (script.kind == "markdown" and re.search("install", line + match[0]))
+    ):
+        return True
+    calls = (call for call in script.calls if call.place.start <= match.start() < call.place.end)
+    return any(map(_gets, calls))
+
+
+def _gets(call: Call) -> bool:
+    """Return whether a command fetches what is run later; the tag of Docker's build is a name that it gives."""
+    words = {word.value for word in call.words}
+    return bool(GETS & words or ("build" in words and BUILDS & words))
 
 
 @lru_cache(maxsize=64)
 def _beside(script: str) -> tuple[Pinned, ...]:
-    """Return the pins of the first file beside a script that has any."""
+    """Return the pins of the first file beside a script that has any; a range counts if no file pins one release."""
+    texts = {}
     for name in BESIDE:
         source = beside.read(script, name)
         if source is not None and "lmdeploy" in source.text:
-            text = re.sub(r"(?m)(?:^|(?<=\s))#.*", "", source.text)
+            texts[name] = text = re.sub(r"(?m)(?:^|(?<=\s))#.*", "", source.text)
             matches = [*INSTALLED.finditer(text), *LOCKED.finditer(text)]
             if name == "Dockerfile" and not matches:
                 matches = [*re.finditer(rf"(?m)^FROM\s+\S*lmdeploy:v?{VERSION}", text)]
             if matches:
                 return tuple(Pinned(match[match.lastindex or 1], file=name) for match in matches)
+    for name, text in texts.items():
+        found = (asked for _, asked in ranges(text, quoted=name == "Dockerfile"))
+        pinned = [Pinned(release, file=name, asked=asked) for asked in found if (release := newest(asked))]
+        if pinned:
+            return tuple(pinned)
     return ()

@@ -161,11 +161,15 @@ def _source(name: str) -> str:
     return f"{name} ({cite(part.sources, record_caveat(store, entry), most=1)})"
 
 
-def _beside(case: Case) -> Iterator[tuple[str, str]]:
-    """Yield the release of a case and the file beside the script that names it, if it is from there."""
+def _named(case: Case) -> Iterator[tuple[str, str]]:
+    """Yield the release of a case and what says so: a file beside the script, or a range that is installed."""
     pinned = release_of(case.script, case.launch) if case.release_known else None
-    if pinned and pinned.file and covered(case.resolved.store, pinned.release) == case.resolved.release.id:
-        yield case.resolved.release.id, pinned.file
+    if pinned and covered(case.resolved.store, pinned.release) == case.resolved.release.id:
+        where = f"{pinned.file} beside it" if pinned.file else ""
+        if pinned.asked:
+            yield case.resolved.release.id, f"the newest that {pinned.asked}{where and f' in {where}'} allows"
+        elif where:
+            yield case.resolved.release.id, f"as {where} says"
 
 
 def summary(reviews: Sequence[Review]) -> Iterator[str]:
@@ -185,8 +189,8 @@ def summary(reviews: Sequence[Review]) -> Iterator[str]:
     newest = {case.resolved.release.id for review in reviews for case in review.cases if not case.release_known}
     for release in sorted(newest):
         yield f"Assuming LMDeploy {release} (pass --lmdeploy to change, and for repairs that depend on it)."
-    for release, file in sorted({pinned for review in reviews for case in review.cases for pinned in _beside(case)}):
-        yield f"LMDeploy {release}, as {file} beside it says (pass --lmdeploy to change)."
+    for release, named in sorted({named for review in reviews for case in review.cases for named in _named(case)}):
+        yield f"LMDeploy {release}, {named} (pass --lmdeploy to change)."
     skipped = silent(reviews)
     if skipped:
         number = len({name for names in skipped.values() for name in names})

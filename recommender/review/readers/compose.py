@@ -13,13 +13,16 @@ from recommender.review.readers.container_command import (
     true,
     whole,
 )
-from recommender.review.readers.dockerfile import entry_words
+from recommender.review.readers.dockerfile import base_image, entry_words
 from recommender.review.readers.manifest_words import COMPOSE, one_word, variables, words
 from recommender.review.readers.yaml_nodes import Node, map_scalar
 from recommender.review.script import beside
 from recommender.review.script.docker_run import probe_path, size_of
 from recommender.review.script.model import Container, Probe, ReadProblem, Word
 from recommender.review.script.source_map import Field, Piece, SourceText
+
+INLINE = "dockerfile_inline"
+"""Where a service has its Dockerfile within the file."""
 
 
 def services(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
@@ -61,15 +64,28 @@ def _built_words(page: SourceText, service: Node) -> list[Field]:
     if build is None:
         return []
     context = build if build.kind == "scalar" else build.get("context")
-    file = build.get("dockerfile")
-    path = f"{context.text if context else '.'}/{file.text if file else 'Dockerfile'}"
-    source = beside.read(page.script.path, path)
-    entrypoint, command = entry_words(source.text) if source else ([], [])
+    file, text = build.get("dockerfile"), ""
+    if (inline := build.get(INLINE)) is not None:
+        file, text = inline, inline.text
+    elif source := beside.read(
+        page.script.path, f"{context.text if context else '.'}/{file.text if file else 'Dockerfile'}"
+    ):
+        text = source.text
+    entrypoint, command = entry_words(text)
     if not entrypoint or not any("lmdeploy" in word for word in entrypoint):
         return []
     place = (file or build).start, (file or build).end
     texts = entrypoint if service.get("command") else [*entrypoint, *command]
     return [Field((Piece(text),), *place) for text in texts]
+
+
+def _image(page: SourceText, service: Node, outside: dict[str, Word]) -> Word | None:
+    """Return the image of a service; of one that is built from a Dockerfile within the file, what it is built from."""
+    inline = service.get("build", INLINE)
+    if inline is None:
+        return one_word(page, service.get("image"), COMPOSE, outside)
+    place = page.place(inline.start, inline.end)
+    return Word(page.text[place.start : place.end], base_image(inline.text), place)
 
 
 def _environment_files(page: SourceText, node: Node | None) -> tuple[dict[str, Word], tuple[ReadProblem, ...]]:
@@ -98,7 +114,7 @@ def _around_service(page: SourceText, name: Node, service: Node, outside: dict[s
     count, devices = reserved(service.get("deploy", "resources", "reservations", "devices"))
     return Container(
         place=page.place(name.start, name.end),
-        image=one_word(page, service.get("image"), COMPOSE, outside),
+        image=_image(page, service, outside),
         shm_bytes=bytes_,
         shm_known=not shared and (size is None or bytes_ is not None) and (ipc is None or "$" not in ipc.text),
         host_ipc=bool(ipc and ipc.text == "host"),

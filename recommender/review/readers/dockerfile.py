@@ -10,7 +10,7 @@ from recommender.review.readers.manifest_words import COMPOSE, expand
 from recommender.review.script.docker_run import probe_path
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Comment, Container, Probe, Script, Word
-from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
+from recommender.review.script.source_map import Field, Mapped, Piece, SourceText, line_starts
 from recommender.review.script.variables import Variables
 from recommender.review.shell.nested import start, walk
 from recommender.review.shell.sourced import run_script
@@ -93,6 +93,20 @@ def _from(page: SourceText, part: Mapped, stage: _Stage, stages: Mapping[str, _S
     image = page.word(expand(Field((Piece(word[0] if word else "", *span),), *span), COMPOSE, stage.arguments))
     base = stages.get((image.value or "").lower(), _Stage(image=image))
     return replace(base, arguments=stage.arguments, environment=dict(base.environment), files=dict(base.files))
+
+
+def base_image(text: str) -> str | None:
+    """Return the image from which a Dockerfile builds its last stage; None if it is unknown."""
+    page = SourceText(Script("Dockerfile", "docker", text, lines=line_starts(text)))
+    stage, stages, whole = _Stage(), dict[str, _Stage](), Mapped.whole(text)
+    for name, first, last in _instructions(whole.code, page, []):
+        part = whole.part(first, last)
+        if name == "FROM":
+            stage, alias = _from(page, part, stage, stages), STAGE.search(part.code)
+            stages |= {alias[1].lower(): stage} if alias else {}
+        elif name == "ARG":
+            stage.arguments |= _variables(page, part, stage.arguments)
+    return stage.image.value if stage.image else None
 
 
 def entry_words(text: str) -> tuple[list[str], list[str]]:

@@ -290,11 +290,27 @@ class _Reader:
 
 
 def _published(page: SourceText, node: Node, known: Mapping[str, Word]) -> Iterator[Word]:
-    """Yield the ports that a container of Ansible publishes."""
+    """Yield the ports that a container of Ansible, or of Terraform, publishes."""
     listed = node.get("published_ports")
     for item in listed.items if listed else ():
         word = one_word(page, item)
         yield _literal(page, word, known) if word is not None else Word("", None, page.place(item.start, item.end))
+    yield from _opened(page, node)
+
+
+def _opened(page: SourceText, node: Node) -> Iterator[Word]:
+    """Yield the ports that a container of Terraform publishes, in blocks of its own; those of a dynamic one unknown."""
+    blocks = [block for name, value in node.pairs if name.text == "ports" for block in (value.items or [value])]
+    blocks = [block for block in blocks if block.kind == "map" and block.get("internal") is not None]
+    made = [value for name, value in node.pairs if name.text == "dynamic" and value.get("content", "internal")]
+    for block in (*blocks, *made):
+        parts = [block.get(name) for name in ("ip", "external", "internal")]
+        words = [one_word(page, part) for part in parts if part is not None]
+        inner = words[-1] if words else None
+        known = inner is not None and all(word is not None and word.value for word in words)
+        text = ":".join(word.value for word in words if word is not None and word.value)
+        place = inner.place if inner is not None else page.place(block.start, block.end)
+        yield Word(inner.raw if inner else "", text if known else None, place)
 
 
 def _is_command(program: Node, arguments: Node) -> bool:

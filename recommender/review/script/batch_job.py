@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import islice
 
 from recommender.common.pattern import pattern
-from recommender.review.script.model import Launch, Script
+from recommender.review.script.model import Launch, Script, Span
 
 DIRECTIVE = pattern(r"#(?:SBATCH|PBS|BSUB)[ \t]+(?P<given>[^\n]*)")
 GPUS = pattern(
@@ -15,6 +15,8 @@ GPUS = pattern(
     r"|--gres[= ]gpu(?::[A-Za-z][\w.-]*)?:(?P<gres>\d{1,4})(?![\w:])"
     r"|(?<=[:= ,])n?gpus=(?P<pbs>\d{1,4})(?!\w)|-gpu[ \t]+[\"']?num=(?P<lsf>\d{1,4})(?!\w)"
 )
+IMAGE = pattern(r"--container-image(?:=|[ \t]+)[\"']?(?P<image>[^\s\"']+)")
+"""The image in which Slurm runs a job or a step of it."""
 SKY = pattern(
     r"(?m)^resources:[ \t]*\n(?:[ \t]+[^\n]*\n)*?[ \t]+accelerators:[ \t]*(?:\n[ \t]+)?\{?[ \t]*"
     r"[\"']?(?P<card>[A-Za-z][\w.-]*)[\"']?(?::[ \t]*(?P<gpus>\d{1,3}))?[ \t]*[\"'}]*[ \t]*(?:#[^\n]*)?$"
@@ -56,6 +58,17 @@ def gpus(script: Script, launch: Launch | None = None) -> int | None:
     at = launch.place.start if launch is not None else -1
     jobs = (asked for start, end, asked in _submitted(script) if start <= at < end)
     return next(jobs, _of_file(script))
+
+
+@lru_cache(maxsize=8)
+def image(script: Script) -> tuple[str, Span] | None:
+    """Return the image in which Slurm runs a batch job, and its place; None if its lines name none or several."""
+    found = {}
+    if script.kind == "bash" and IMAGE.search(script.text):
+        for line in re.finditer(r"(?m)^#SBATCH[ \t][^\n]*", script.text):
+            for match in IMAGE.finditer(script.text, *line.span()):
+                found[match["image"]] = script.place(*match.span("image"))
+    return next(iter(found.items())) if len(found) == 1 else None
 
 
 @lru_cache(maxsize=8)

@@ -61,6 +61,7 @@ class Surroundings(NamedTuple):
     guarded: bool = False
     place: Span | None = None
     """Of the command; without it the launch spans its words."""
+    image: Word | None = None
 
 
 def launch(page: SourceText, fields: Sequence[Field], around: Surroundings, starts: Starts | None = None) -> Launch:
@@ -111,6 +112,7 @@ def _launch(page: SourceText, fields: Sequence[Field], around: Surroundings, sta
         container=around.container,
         instead=page.word(instead) if instead else None,
         guarded=around.guarded,
+        image=around.image,
     )
 
 

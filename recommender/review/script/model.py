@@ -150,6 +150,8 @@ class Launch(NamedTuple):
     """The same in each turn of a loop that calls the function around it."""
     installed: Word | None = None
     """The release that a matrix installs for it."""
+    image: Word | None = None
+    """The image of Slurm, Apptainer and the like in which it runs, with the host's network and memory."""
 
 
 class Assignment(NamedTuple):

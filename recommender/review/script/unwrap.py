@@ -1,13 +1,15 @@
 """Find the server behind wrappers: sudo, env, numactl, docker run, bash -c."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from recommender.common.pattern import pattern
 from recommender.review.script.docker_run import ASSIGNED, DOCKERS, DockerRun
+from recommender.review.script.filled import FILLED, fill, with_arguments
+from recommender.review.script.images import image_before, image_word
 from recommender.review.script.launches import MODULES, NO_MODULE
 from recommender.review.script.model import Container, ReadProblem, Starts, Word
-from recommender.review.script.source_map import Field, Piece, SourceText
+from recommender.review.script.source_map import Field, SourceText
 
 _WRAPPERS = """
     sudo doas nohup setsid time command builtin exec ionice nice chrt taskset numactl stdbuf timeout srun mpirun
@@ -39,6 +41,8 @@ class Unwrapped:
     fields: list[Field]
     environment: dict[str, Word]
     container: Container | None = None
+    image: Word | None = None
+    """That of Slurm or Apptainer."""
     starts: Starts | None = None
     nested: Field | None = None
     background: bool = False
@@ -46,6 +50,8 @@ class Unwrapped:
     unread: list[ReadProblem] = field(default_factory=list)
     arguments: list[Field] = field(default_factory=list)
     """The words behind the script, which it has as $0, $1…"""
+    filled: bool = False
+    """Another program puts words into the command, so that it is not written as it runs."""
     named: str = ""
     """The container that docker starts, or in which it runs the words."""
 
@@ -62,9 +68,12 @@ def unwrap(page: SourceText, fields: Sequence[Field], environment: dict[str, Wor
     for _ in range(DEEPEST):
         if not unwrapped.fields or unwrapped.server or unwrapped.nested:
             break
-        before = len(unwrapped.fields)
+        before = unwrapped.fields
         _step(page, unwrapped)
-        if len(unwrapped.fields) == before:
+        kept = 0 if unwrapped.nested else len(unwrapped.fields)
+        if unwrapped.container is None:
+            unwrapped.image = image_before(page, before[: len(before) - kept]) or unwrapped.image
+        if unwrapped.fields is before:
             break
     return unwrapped
 
@@ -137,9 +146,6 @@ def _shell(unwrapped: Unwrapped) -> None:
             return
 
 
-BRACES = pattern(r"\{\}")
-FILLED = frozenset({"parallel", "xargs"})
-"""Programs that replace braces by words of their input."""
 WRAP = pattern(r"--wrap=")
 RETURNS = pattern(r"-d[A-Za-z]*|send(?:-keys)?|stuff")
 """``tmux new -d``, ``screen -dmS`` and keys that are sent return at once."""
@@ -151,46 +157,43 @@ def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
     environment = dict(unwrapped.environment)
     if name in ("tmux", "screen") and any(RETURNS.fullmatch(field.known) for field in unwrapped.fields[1:]):
         unwrapped.background = True
-    if name in FILLED:
-        unwrapped.fields = [_filled(field) if "{}" in field.known else field for field in unwrapped.fields]
+    if name in FILLED and _fill(page, unwrapped, name):
+        return
     texts = [field.value for field in unwrapped.fields]
-    if ":::" in texts:  # GNU parallel: one of the words behind it ends the command
-        end = texts.index(":::")
-        unwrapped.fields = [*unwrapped.fields[:end], *unwrapped.fields[end + 1 : end + 2]]
-        texts = [field.value for field in unwrapped.fields]
     if (name == "sudo" and not {"-E", "--preserve-env"} & set(texts)) or (name == "env" and {"-i", "-"} & set(texts)):
         environment = {}
     for at in range(1, len(unwrapped.fields)):
-        field, text = unwrapped.fields[at], unwrapped.fields[at].value
+        field = unwrapped.fields[at]
         assigned = ASSIGNED.match(field.known)
         wrapped = WRAP.match(field.known)
         if wrapped:
             unwrapped.nested, unwrapped.environment = field.after(wrapped.end(), page.text), environment
-            return
-        if name == "parallel" and text and not text.startswith("-") and not (texts[at - 1] or "").startswith("-"):
-            unwrapped.fields, unwrapped.environment = unwrapped.fields[at:], environment
             return
         if assigned and name in ("env", "sudo", "doas"):
             environment[assigned[1]] = page.word(field.after(assigned.end(), page.text))
         elif _starts(unwrapped.fields, at, texts):
             unwrapped.fields, unwrapped.environment = unwrapped.fields[at:], environment
             return
-        elif _is_command(field) and name not in ("watch", "xargs", "script"):
+        elif _is_command(field) and name not in ("watch", "script"):
             unwrapped.nested, unwrapped.environment = field, environment
             return
     if name == "eval" and len(unwrapped.fields) > 1:
         unwrapped.nested = unwrapped.fields[1]
 
 
-def _filled(field: Field) -> Field:
-    """Return a word with unknown text in place of its braces; those of a script are an unknown word of the shell."""
-    inner = None
-    if field.inner is not None and " " in field.known:
-        mapped, start, end, escaped = field.inner
-        text = mapped.part(start, end, escaped)
-        text = text.replaced((match.start(), match.end(), "$?") for match in BRACES.finditer(text.code))
-        inner = (text, 0, len(text.code), False)
-    return replace(field, pieces=(Piece(None),), inner=inner)
+def _fill(page: SourceText, unwrapped: Unwrapped, name: str) -> bool:
+    """Go on with the command of parallel or xargs; return whether there is one."""
+    filling = fill(unwrapped.fields, name)
+    unwrapped.filled = unwrapped.filled or filling.changed
+    words = filling.command
+    while name == "parallel" and words and (assigned := ASSIGNED.match(words[0].known)) and " " not in words[0].known:
+        value = page.word(words[0].after(assigned.end(), page.text))
+        unwrapped.environment, words = {**unwrapped.environment, assigned[1]: value}, words[1:]
+    if name == "parallel" and words and _is_command(words[0]):
+        unwrapped.nested = with_arguments(words[0]) if words[1:] else words[0]
+        unwrapped.arguments = words[1:]
+    unwrapped.fields = words or unwrapped.fields
+    return bool(words)
 
 
 def _is_command(field: Field) -> bool:
@@ -237,7 +240,7 @@ def _docker(page: SourceText, unwrapped: Unwrapped) -> None:
     entrypoint, name = options.given.get("--entrypoint"), options.given.get("--name")
     command, entered = [*([entrypoint] if entrypoint else ()), *rest[1:]], texts[at] == "exec"
     unwrapped.named = (rest[0].value if entered else name and name.value) or ""
-    unwrapped.container = None if entered else options.container._replace(image=page.word(rest[0]))
+    unwrapped.container = None if entered else options.container._replace(image=image_word(page, rest[0]))
     if not command:
         return
     unwrapped.fields, unwrapped.environment = command, options.environment

@@ -15,7 +15,7 @@ from recommender.review.script.model import Assignment, Call, Word
 from recommender.review.script.source_map import Field, Piece, limited
 from recommender.review.script.unwrap import Unwrapped, program, unwrap
 from recommender.review.script.variables import Variable
-from recommender.review.shell import grammar
+from recommender.review.shell import aliases, grammar
 from recommender.review.shell.heredocs import quiet
 from recommender.review.shell.nested import read_nested
 from recommender.review.shell.sourced import exported_file, source
@@ -197,18 +197,7 @@ def command(shell: Shell, node: Node, where: Where, behind: list[Node]) -> None:
     if not fields:
         return
     name = fields[0].value
-    if name in run.functions and name is not None:
-        kept = dict(run.state.variables)
-        run.state.variables |= prefixes
-        if not run.inside:
-            run.site = shell.place(node)
-        shell.call(name, tuple(fields[1:]), where)
-        run.follow(fields[1:])
-        for prefix_name in prefixes:
-            if prefix_name in kept:
-                run.state.variables[prefix_name] = kept[prefix_name]
-            else:
-                run.state.variables.pop(prefix_name, None)
+    if name is not None and _defined(shell, node, fields, prefixes, where):
         return
     if len(fields) > 1 and fields[1].value == "=" and (name or "").isidentifier():
         run.state.variables[name or ""] = Variable((Piece(""),))  # NAME = value is a command, so NAME stays unset
@@ -219,12 +208,35 @@ def command(shell: Shell, node: Node, where: Where, behind: list[Node]) -> None:
     _start(run, fields, words, span, where, node.has_error)
 
 
+def _defined(shell: Shell, node: Node, fields: list[Field], prefixes: dict[str, Variable], where: Where) -> bool:
+    """Follow a command that the script defines, as a function or an alias; return whether it is one."""
+    run, name = shell.run, fields[0].value or ""
+    if name not in run.functions and name not in run.aliases:
+        return False
+    kept = dict(run.state.variables)
+    run.state.variables |= prefixes
+    expanded = aliases.expand(shell, node, name, where)
+    if not expanded and name in run.functions:
+        if not run.inside:
+            run.site = shell.place(node)
+        shell.call(name, tuple(fields[1:]), where)
+    for prefix_name in prefixes:
+        if prefix_name in kept:
+            run.state.variables[prefix_name] = kept[prefix_name]
+        else:
+            run.state.variables.pop(prefix_name, None)
+    if expanded or name in run.functions:
+        run.follow(fields[1:])
+        return True
+    return False
+
+
 def _start(
     run: Run, fields: list[Field], words: dict[str, Word], span: tuple[int, int], where: Where, broken: bool
 ) -> None:
     """Record a server, a nested script, or a call."""
     unwrapped = unwrap(run.page, fields, words)
-    run.unread += unwrapped.unread
+    run.unread, run.elsewhere = [*run.unread, *unwrapped.unread], run.elsewhere or unwrapped.filled
     frame = run.frames[-1] if run.frames else None
     place = run.page.place(*span)
     unwrapped.container = run.contained(unwrapped, place)
@@ -244,6 +256,7 @@ def _start(
             background=where.background or unwrapped.background,
             guarded=where.guarded,
             place=place,
+            image=unwrapped.image or run.image,
         )
         server = launch(run.page, unwrapped.fields, around, unwrapped.starts)
         endless = next((frame for frame in reversed(run.frames) if frame.endless), None)
@@ -314,17 +327,6 @@ def _trap(run: Run, fields: list[Field], where: Where) -> None:
         read_nested(run, Unwrapped(fields, {}, nested=fields[0]), where)
 
 
-def _alias(run: Run, fields: list[Field], where: Where) -> None:
-    """Follow the command that an alias stands for, as that of a function which nothing calls."""
-    for field in fields:
-        name, equals, _ = field.known.partition("=")
-        if equals and "lmdeploy" in field.known:
-            command = field.after(len(name) + 1, run.page.text)
-            kept = run.state.copy()
-            read_nested(run, Unwrapped(fields, {}, nested=command), where)
-            run.state = kept
-
-
 BUILTINS: dict[str, Callable[[Run, list[Field], Where], None]] = {
     "set": _set,
     "shift": _shift,
@@ -336,5 +338,5 @@ BUILTINS: dict[str, Callable[[Run, list[Field], Where], None]] = {
     "getopts": _read_into,
     "printf": _printf,
     "trap": _trap,
-    "alias": _alias,
+    "alias": aliases.define,
 }

@@ -69,7 +69,8 @@ def heredoc(shell: Shell, node: Node, body: Node, where: Where) -> bool:
     name, arguments = program(unwrapped.fields[0]), unwrapped.fields[1:]
     text = Field((), 0, 0, inner=(shell.mapped, inner.start_byte, inner.end_byte, _expands(shell, redirect)))
     if name in RUNS_STDIN and (name not in SHELLS or all((word.value or "-").startswith("-") for word in arguments)):
-        return read_nested(run, Unwrapped(fields, unwrapped.environment, unwrapped.container, nested=text), where)
+        script = Unwrapped(fields, unwrapped.environment, unwrapped.container, unwrapped.image, nested=text)
+        return read_nested(run, script, where)
     span = shell.mapped.span(inner.start_byte, inner.end_byte)
     target = _target(shell, node, redirect, fields)
     if PYTHON.fullmatch(name):

@@ -29,6 +29,11 @@ def walk(run: Run, mapped: Mapped, where: Where | None = None) -> list[ReadProbl
             if not run.called.get(name):
                 run.state.arguments, run.site = None, None
                 shell.call(name, None, Where())
+        for name, (command, state) in list(run.aliases.items()) if where is None or not where.depth else ():
+            if name not in run.expanded and "lmdeploy" in command.known:
+                run.expanded.add(name)
+                run.state = state
+                read_nested(run, Unwrapped([], {}, nested=command), Where())
         shell.leftovers(root)
     except TooMuch:
         problems.append(ReadProblem("following this takes too long; only the beginning was followed", place))
@@ -48,7 +53,7 @@ def start(
     if unwrapped.nested is not None:
         read_nested(run, unwrapped, Where())
     elif unwrapped.server:
-        around = Surroundings(unwrapped.environment, unwrapped.container, place=place)
+        around = Surroundings(unwrapped.environment, unwrapped.container, place=place, image=unwrapped.image)
         run.start(launch(run.page, unwrapped.fields, around, unwrapped.starts), None)
         run.follow(fields)
 
@@ -59,8 +64,8 @@ def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
     if text is None or where.depth > MOST_DEPTH // 2:
         return False
     run.spend(3)
-    kept, outside = run.state, run.container
-    run.state, run.container = kept.copy(), unwrapped.container or outside
+    kept, outside, image = run.state, run.container, run.image
+    run.state, run.container, run.image = kept.copy(), unwrapped.container or outside, unwrapped.image or image
     export(run, unwrapped.environment)
     if unwrapped.container is not None:
         run.state.variables = {
@@ -69,7 +74,7 @@ def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
         }
     run.state.arguments = tuple(unwrapped.arguments)
     walk(run, text, where.deeper(background=unwrapped.background))
-    run.state, run.container = kept, outside
+    run.state, run.container, run.image = kept, outside, image
     return True
 
 

@@ -74,6 +74,11 @@ class Run:
     state: Variables = field(default_factory=Variables)
     functions: dict[str, tuple[Shell, Node]] = field(default_factory=dict)
     called: dict[str, int] = field(default_factory=dict)
+    aliases: dict[str, tuple[Field, Variables]] = field(default_factory=dict)
+    """What each stands for, and what the script knows where it is set."""
+    expanded: set[str] = field(default_factory=set)
+    """The aliases that were used."""
+    expanding: list[str] = field(default_factory=list)
     inside: list[str] = field(default_factory=list)
     site: Span | None = None
     """The place of the outermost call of a function."""
@@ -94,6 +99,8 @@ class Run:
     """A launch is in another file, or in a text that is not written as it is read: repairs would break it."""
     exported: set[str] = field(default_factory=set)
     container: Container | None = None
+    image: Word | None = None
+    """That of Slurm or Apptainer around a script."""
     containers: dict[str, Container] = field(default_factory=dict)
     """Those that docker started, by name."""
     error_exit: Span | None = None

@@ -159,9 +159,10 @@ class Processes:
         words = takewhile(lambda word: not SHELL_SIGNS.search(word.known), self.values.text(first))
         yield from self._process_launches(list(words), node)
 
-    def _mapped(self, text: Mapped, environment: Mapping[str, Word]) -> Iterator[Launch]:
+    def _mapped(self, text: Mapped, environment: Mapping[str, Word], image: Word | None = None) -> Iterator[Launch]:
         """Yield the launches of a shell text."""
         run = new_run(self.page)
+        run.image = image
         walk(run, text)
         yield from run.tools
         yield from (server._replace(environment={**environment, **server.environment}) for server, _ in run.launches)
@@ -202,11 +203,11 @@ class Processes:
         unwrapped = unwrap(self.page, fields, environment)
         if (text := script_text(self.page, unwrapped.nested)) is not None:
             self._follow(fields)
-            yield from self._mapped(text, unwrapped.environment)
+            yield from self._mapped(text, unwrapped.environment, unwrapped.image)
         elif unwrapped.server:
             called = last_name(node.func) if node else ""
             background = unwrapped.background or called in ("Popen", "create_subprocess_exec")
-            around = Surroundings(unwrapped.environment, unwrapped.container, background)
+            around = Surroundings(unwrapped.environment, unwrapped.container, background, image=unwrapped.image)
             self._follow(fields)
             yield launch(self.page, unwrapped.fields, around, unwrapped.starts)
 

@@ -44,11 +44,11 @@ def _unread(script: Script) -> Diagnostics:
 def _uncovered(case: Case) -> Diagnostics:
     pinned = case.context.uncovered
     if pinned is not None:
-        first = first_release(load())
+        first, release = first_release(load()), pinned.release.removeprefix("lmdeploy")
         where = f" (in {pinned.file})" if pinned.file else ""
         yield Diagnostic(
             pinned.place or case.launch.place,
-            f"LMDeploy {pinned.release}{where} is not among the covered releases, {first} and newer.",
+            f"LMDeploy {release}{where} is not among the covered releases, {first} and newer.",
             f"The rules assume {case.resolved.release.id}, so they may be wrong here; pass --lmdeploy to choose.",
         )
 

@@ -26,7 +26,7 @@ from recommender.review.rules import surroundings
 from recommender.review.script.model import Container, Word
 
 MAPPED = pattern(r"(?:.*:)?(\d{1,5})(?:/tcp)?")
-HOST_NETWORK = pattern(r"--net(?:work)?[= ]host\b|network_mode:\s*[\"']?host|hostNetwork:\s*true")
+HOST_NETWORK = pattern(r"--net(?:work)?[= ]host\b|network_mode[\"']?\s*[:=]\s*[\"']?host|hostNetwork:\s*true")
 
 
 @launch_rule("error", sources=("flags/server-port", "https://docs.docker.com/engine/network/port-publishing"))
@@ -58,7 +58,7 @@ def rule(case: Case) -> Diagnostics:
 
 def _shares_network(case: Case, container: Container) -> bool:
     """Return whether the container has the host's network."""
-    whole = case.script.kind in ("compose", "kubernetes", "steps")
+    whole = case.script.kind in ("compose", "kubernetes", "steps", "hcl")
     start, end = (0, len(case.script.text)) if whole else (container.place.start, case.launch.place.end)
     return bool(HOST_NETWORK.search(surroundings.code(case.script, start, max(start, end))))
 
