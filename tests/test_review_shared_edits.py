@@ -2,7 +2,7 @@
 
 import pytest
 
-from recommender.review import engine, fix
+from recommender.review import engine, fix, optimize
 from recommender.review.script.source import Source
 
 MODEL = "Qwen/Qwen2.5-7B-Instruct"
@@ -134,3 +134,33 @@ def test_what_another_launch_needs_is_left(path: str, text: str, rule: str) -> N
     assert found
     assert all(each.fix is None for each in found)
     assert any("by hand" in each.diagnostic.why for each in found)
+
+
+def optimized(text: str) -> tuple[str, list[str]]:
+    """Return a script with recommended values, and the messages."""
+
+    def look(source: Source) -> engine.Review:
+        told = {"lmdeploy": "0.18.0", "gpu": "A100-80G", "load": "16"}
+        return engine.review("x.sh", source.text, told).shown("warning")
+
+    source = Source("x.sh", text)
+    made, said = optimize.optimize(source, look(source), look)
+    return made.text, said
+
+
+def test_an_optimized_value_is_not_another_programs() -> None:
+    """The recommended number of requests is of LMDeploy; the other server keeps its own."""
+    text = f"N=4\nvllm serve x --max-num-seqs $N &\n{SERVE} --max-batch-size $N\n"
+    made, _ = optimized(text)
+    assert made.startswith("N=4\nvllm serve x --max-num-seqs $N &\n")
+    assert "--max-batch-size $N" not in made
+    made, said = optimized(f'args="--max-batch-size 4"\nother $args &\n{SERVE} $args\n')
+    assert made.startswith('args="--max-batch-size 4"\n')
+    assert any("another program reads the same literal" in each for each in said)
+
+
+def test_a_share_that_stays_is_told() -> None:
+    """A session length of the author's keeps the share; a line says so."""
+    made, said = optimized(f"{SERVE} --cache-max-entry-count 0.7 --session-len 8192\n")
+    assert "--cache-max-entry-count 0.7" in made
+    assert any("--cache-max-entry-count 0.7 stays" in each for each in said)

@@ -40,6 +40,12 @@ def settle(script: Script, found: Found) -> Iterator[Diagnostic]:
         yield diagnostic._replace(fix=fix, why=f"{diagnostic.why} {note}" if note else diagnostic.why)
 
 
+def apart(case: Case, option: str, edit: Edit) -> Edit | None:
+    """Return the edit of an option's value that no other program reads; None without one. Launches may share it."""
+    fix = _Places(case.script, []).apart(case.launch, Fix((edit,), f"{option} {edit[1]}"), agreed=True)
+    return fix.edits[0] if fix else None
+
+
 def _with(diagnostic: Diagnostic, fix: Fix | None) -> Diagnostic:
     return diagnostic._replace(fix=fix)
 
@@ -67,10 +73,10 @@ class _Places:
 
     def is_agreed(self, edit: Edit) -> bool:
         """Return whether each launch that depends on a place asks for an edit."""
-        return all(id(launch) in self.asked[edit] for launch in _dependent(self.script, edit[0]))
+        return all(id(launch) in self.asked[edit] for launch in dependent(self.script, edit[0]))
 
     def _reach(self, place: Span, own: Launch) -> Reached:
-        launches = _dependent(self.script, place) or [own]
+        launches = dependent(self.script, place) or [own]
         key = place, frozenset(map(id, launches))
         if key not in self.reached:
             self.reached[key] = reach(self.script, launches, place)
@@ -78,13 +84,15 @@ class _Places:
 
     def moved(self, case: Case, fix: Fix | None) -> Fix | None:
         """Return a repair that changes nothing else: itself, or where the launch reads the value; None without one."""
-        if fix is None:
-            return None
-        reached = [self._reach(place, case.launch) for place, _ in fix.edits]
-        if all(map(self.is_agreed, fix.edits)) and not any(each.elsewhere for each in reached):
+        return None if fix is None else self.apart(case.launch, fix, all(map(self.is_agreed, fix.edits)))
+
+    def apart(self, launch: Launch, fix: Fix, agreed: bool) -> Fix | None:
+        """Return the same; ``agreed``: each launch that depends on its places asks for it."""
+        reached = [self._reach(place, launch) for place, _ in fix.edits]
+        if agreed and not any(each.elsewhere for each in reached):
             return fix
-        place = self._use(case.launch, fix, reached[0].names) if len(fix.edits) == 1 else None
-        if place is None or self._reach(place, case.launch).elsewhere:
+        place = self._use(launch, fix, reached[0].names) if len(fix.edits) == 1 else None
+        if place is None or self._reach(place, launch).elsewhere:
             return None
         return fix._replace(edits=((place, self._literal(*fix.edits[0])),))
 
@@ -138,7 +146,7 @@ def _words(script: Script) -> list[tuple[int, int, Launch]]:
     return sorted(ranges, key=lambda each: each[:2])
 
 
-def _dependent(script: Script, place: Span) -> Sequence[Launch]:
+def dependent(script: Script, place: Span) -> Sequence[Launch]:
     """Return the launches with a word in a place, or next to an insertion."""
     gap = place.start == place.end
     first, last = place.start - gap, place.end + gap
