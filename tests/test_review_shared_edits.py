@@ -62,7 +62,6 @@ SHARED = [
     ),
     ("pod.yaml", f'{POD}    command: [sh, -c, "gw $LOG & {SERVE} --log-level $LOG"]\n{ENV}'),
     ("Dockerfile", f"FROM {IMAGE}\nENV LOG=info\nRUN prep --log $LOG\nCMD {SERVE} --log-level $LOG\n"),
-    ("Dockerfile", f"FROM {IMAGE}\nARG L=info\nENV LOG=$L\nRUN prep --log $L\nCMD {SERVE} --log-level $LOG\n"),
     (
         ".github/workflows/w.yml",
         "on: push\nenv:\n  LOG: info\njobs:\n  a:\n    runs-on: x\n    steps:\n"
@@ -122,12 +121,23 @@ LEFT = [
     ("x.py", f'{PYTHON}ARGS = ["--log-level", "info"]\nsubprocess.Popen([{LIST}, *ARGS])\n'
              'subprocess.run(["gateway", *ARGS])\n', "LMD104"),
     ("x.py", f'{PYTHON}LOG = "info"\nsubprocess.run(f"{SERVE} --log-level {{LOG}}", shell=True)\ngw(LOG)\n', "LMD104"),
+    ("Dockerfile", f"FROM {IMAGE}\nARG L=info\nENV LOG=$L\nRUN prep --log $L\nCMD {SERVE} --log-level $LOG\n",
+     "LMD104"),
+    ("x.sh", f"LOG=${{LOG:-info}}\n./gateway --log $LOG &\n{SERVE} --log-level $LOG\n", "LMD104"),
+    ("Makefile", f"LOG ?= info\nserve:\n\t{SERVE} --log-level $(LOG)\ngw:\n\tgw $(LOG)\n", "LMD104"),
+    ("x.py", f'{PYTHON}import argparse\np = argparse.ArgumentParser()\np.add_argument("--log", default="info")\n'
+             f'a = p.parse_args()\nsubprocess.Popen([{LIST}, "--log-level", a.log])\ngw(a.log)\n', "LMD104"),
+    ("x.py", f'{PYTHON}import os\nLOG = os.environ.get("LOG", "info")\n'
+             f'subprocess.Popen([{LIST}, "--log-level", LOG])\ngw(LOG)\n', "LMD104"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("path", "text", "rule"), LEFT)
 def test_what_another_launch_needs_is_left(path: str, text: str, rule: str) -> None:
-    """Nothing changes, and the finding says why there is no repair."""
+    """Nothing changes, and the finding says why there is no repair.
+
+    A default of a variable that the caller may set is not written into the launch, which would then not follow.
+    """
     made, review = mended(path, text)
     assert made == text
     found = [each for each in review.findings if each.rule.id == rule]

@@ -18,6 +18,11 @@ from recommender.review.script.text_uses import expansion, named_at
 
 PLAIN = pattern(r"[A-Za-z0-9_.,:/+-]+")
 GAP = r"[\"']?(?:[ \t]*[=,][ \t]*|(?:[ \t]|\\\n)+)"
+DEFAULT = pattern(
+    r"(?:.*[^$])?(?:\$\{\w+:?[-=]|\?=[ \t]*|\bdefault[ \t]*=[ \t]*|\b(?:getenv|get)\([^()]*,[ \t]*)[\"']?"
+    r"|[ \t]*(?:async +)?def .*|[ \t]*ARG[ \t].*"
+)
+"""Before a value that the caller may replace: a launch that no longer reads the variable would not follow."""
 Edit = tuple[Span, str]
 Found = list[tuple[Case, Diagnostic]]
 
@@ -104,6 +109,9 @@ class _Places:
     def _use(self, launch: Launch, fix: Fix, names: frozenset[str]) -> Span | None:
         """Return where a launch reads the value that a repair replaces, if that is one plain word."""
         ((place, new),) = fix.edits
+        text = self.script.text
+        if DEFAULT.fullmatch(text, text.rfind("\n", 0, place.start) + 1, place.start):
+            return None
         known = {name.lstrip("&") for name in names}
         given = [each for each in launch.options if any(word.written == place for word in each.values)]
         given = [each for each in given if len(given) == 1 or fix.what == f"{each.name} {new}"]
