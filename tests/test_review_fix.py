@@ -289,6 +289,7 @@ def test_a_repair_that_is_taken_back_is_said(call: Called) -> None:
     Path("x.sh").write_text(f"{SERVE} --dp 2\n")
     status, out, err = call("x.sh", "--fix")
     assert (status, "LMD902" in out, "undone: its repair would not help, or cause more" in err) == (1, True, True)
+    assert "--fix repairs" not in out
     assert Path("x.sh").read_text() == f"{SERVE} --dp 2\n"
 
 

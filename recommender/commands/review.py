@@ -273,7 +273,7 @@ def _repair(
 
             after, reasons = optimize(repaired.source, repaired.review, look)
         patch = "" if options["in_place"] else "".join(fix.patch(source, after))
-        final = look(after if options["in_place"] else source)
+        final = fix.without(look(after if options["in_place"] else source), repaired.withdrawn)
     for finding in repaired.applied:
         _say(f"{finding.path}:{finding.place.line}: {finding.rule.id}: {finding.fix.what if finding.fix else ''}")
     for text in reasons:

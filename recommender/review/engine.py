@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from recommender.common.errors import UserError
 from recommender.common.text import did_you_mean, shorten
-from recommender.review import engine_support, ignores
+from recommender.review import engine_support, ignores, shared_repairs
 from recommender.review.case import MOST_KINDS, cases
-from recommender.review.rule import Case, Diagnostic, Finding, Rule, retirement
+from recommender.review.rule import Case, Check, Diagnostic, Finding, Rule, retirement
 from recommender.review.same_as_recommended import weighs_recommended
 from recommender.review.script import sweeps
 from recommender.review.script.model import ReadProblem, Script
@@ -244,15 +244,19 @@ class _Run:
             yield from rule.whole(self.script)
         if rule.check is None:
             return
+        yield from shared_repairs.settle(self.script, list(self._judged(rule, rule.check)))
+
+    def _judged(self, rule: Rule, check: Check) -> Iterator[tuple[Case, Diagnostic]]:
+        """Yield what a rule finds about each launch."""
         for case in (*self.cases, *(self.tools if rule.tools else ())):
             lacking = [need for need in rule.needs if not _is_met(need, rule, case)]
             for need in lacking:
                 self.silent[need].add(rule.id)
             if lacking:
                 continue
-            for diagnostic in rule.check(case):
+            for diagnostic in check(case):
                 if not weighs_recommended(rule, case):
-                    yield _repairable(rule, case, diagnostic)
+                    yield case, _repairable(rule, case, diagnostic)
 
 
 def _is_met(need: str, rule: Rule, case: Case) -> bool:

@@ -128,6 +128,19 @@ def _disjoint(first_edit: Stretch, second_edit: Stretch) -> bool:
     return first[1] <= second[0]
 
 
+def without(review: Review, undone: Iterable[Finding]) -> Review:
+    """Return a review that does not offer the repairs that were undone."""
+    left = Counter((finding.rule.id, finding.message) for finding in undone)
+    findings: list[Finding] = []
+    for finding in reversed(review.findings):
+        key = finding.rule.id, finding.message
+        if finding.fix and left[key]:
+            left[key] -= 1
+            finding = finding._replace(diagnostic=finding.diagnostic._replace(fix=None))
+        findings.append(finding)
+    return review._replace(findings=tuple(reversed(findings)))
+
+
 # --- files
 
 

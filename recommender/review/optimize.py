@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from recommender.choose.reasons import Explanation, explain
 from recommender.choose.select import predict
 from recommender.common.errors import RequestError
 from recommender.common.pattern import pattern
-from recommender.review import checks, edits
+from recommender.review import checks, edits, shared_repairs
 from recommender.review.additions import option, spelled, variable
 from recommender.review.context import resolve_for
 from recommender.review.engine import Review
@@ -29,6 +29,7 @@ from recommender.review.launch_settings import ASSIGNED
 from recommender.review.rule import Case, LaunchSetting
 from recommender.review.script.mentions import HEAD, MADE_BY
 from recommender.review.script.source import Source
+from recommender.review.shared_repairs import dependent
 
 if TYPE_CHECKING:
     from recommender.knowledge.records import Option
@@ -102,18 +103,30 @@ def _changes(review: Review) -> tuple[list[ValueChange], list[str]]:
     """Return the changes of all launches, and notes on what was not changed."""
     changes: list[ValueChange] = []
     notes: list[str] = []
+    by_launch: dict[int, set[Stretch]] = {}
     for case in review.cases:
         if case.launch.starts in ("api_server", "pipeline"):
             at = case.launch.place.line
             made, problem, by_hand = _of_launch(case)
             changes += _merge(made)
+            by_launch[id(case.launch)] = {change.edit for change in made}
             notes += [f"{at}: not optimized: {problem}"] if problem else [f"{at}: {note}" for note in by_hand]
     texts: dict[tuple[int, int], set[str]] = {}
     for change in changes:
         texts.setdefault(change.edit[:2], set()).add(change.edit[2])
-    if any(len(new) > 1 for new in texts.values()):
+    if any(len(new) > 1 for new in texts.values()) or not _is_agreed(review, by_launch):
         return [], [*notes, "1: not optimized: two servers share a literal but need different values"]
     return sorted({change.edit: change for change in changes}.values(), key=lambda change: change.edit), notes
+
+
+def _is_agreed(review: Review, by_launch: Mapping[int, set[Stretch]]) -> bool:
+    """Return whether each server that depends on a literal asks for its new value."""
+    script = review.script
+    for edit in {edit for edits_ in by_launch.values() for edit in edits_ if edit[0] < edit[1]}:
+        servers = (each for each in dependent(script, script.place(*edit[:2])) if each.starts != "tool")
+        if any(edit not in by_launch.get(id(each), ()) for each in servers):
+            return False
+    return True
 
 
 def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:
@@ -136,8 +149,31 @@ def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:
     shared = next((each for name, made in new.items() for each in made if _is_shared(case, name, each, new)), None)
     if shared is not None:
         return [], f"{shared.what}: the same literal sets another value too", []
+    apart = [(change, _apart(case, name, change)) for name, made in new.items() for change in made]
+    read = next((change for change, own in apart if own is None), None)
+    if read is not None:
+        return [], f"{read.what}: another program reads the same literal", []
     by_hand = [f"{each.name}={each.value}: add it by hand: {_reason(each)}" for each in blocked]
-    return [change for made in new.values() for change in made], "", by_hand
+    return [own for _, own in apart if own], "", [*by_hand, *_kept_share(case, explanations)]
+
+
+def _apart(case: Case, name: str, change: ValueChange) -> ValueChange | None:
+    """Return a change that no other program reads; None without one."""
+    start, end, text = change.edit
+    given = case.settings.get(name)
+    if start == end or given is None:
+        return change
+    moved = shared_repairs.apart(case, given.option.name, (case.script.place(start, end), text))
+    return replace(change, edit=(moved[0].start, moved[0].end, moved[1]), line=moved[0].line) if moved else None
+
+
+def _kept_share(case: Case, explanations: Iterable[Explanation]) -> Iterator[str]:
+    """Yield why a share of the cache stays that differs from the recommended one."""
+    for each in explanations:
+        given = case.settings.get(each.option)
+        if _holds_session(case, each) and given and given.text and not _same(given.text, each.value):
+            name = given.option.name
+            yield f"{name} {given.text} stays, not {each.value}: your session length may need the cache"
 
 
 def _holds_session(case: Case, wanted: Explanation) -> bool:

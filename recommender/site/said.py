@@ -34,8 +34,8 @@ QUESTION = (
 """Modules that refuse a question, name a way out, or make a part of an answer."""
 REVIEW = (
     "common/text.py", "knowledge/option_values.py", "review/ignores.py", "review/inputs.py", "review/optimize.py",
-    "review/readers", "review/script/mentions.py", "review/shell/grammar.py", "review/shell/nested.py",
-    "review/shell/sourced.py",
+    "review/readers", "review/script/mentions.py", "review/shared_repairs.py", "review/shell/grammar.py",
+    "review/shell/nested.py", "review/shell/sourced.py",
 )  # fmt: skip
 """Modules whose texts any rule's finding may hold."""
 COMPOSED = (
