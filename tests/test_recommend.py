@@ -141,10 +141,14 @@ CHAT = {"model": "qwen2.5-7b-instruct-awq", "workload": "chat"}
         ({"gpu": "rtx-4090", "model": "qwen3-8b-fp8", "workload": "chat", "rps": 3.0}, 16),
         ({"gpu": "l4", "rps": 3.0, **CHAT}, 8),
         ({"gpu": "l4", "rps": 1.0, **CHAT}, 16),
+        ({"gpu": "l4", "model": "llama-3.1-8b-instruct", "workload": "chat", "rps": 1.0}, 8),
     ],
 )
 def test_a_rate_costs_no_more_accuracy_than_it_needs(asked: dict[str, Any], bits: int) -> None:
-    """A larger batch alone is no reason for fewer bits; clients that never pause show which bits serve the rate."""
+    """A larger batch alone is no reason for fewer bits; clients that never pause show which bits serve the rate.
+
+    16 bits serve it if they could answer a tenth more: closer to the limit requests queue for long.
+    """
     made = recommend.recommend(Request(**asked))
     assert made.config.kv_bits == bits
     rate, served = asked.pop("rps"), {}
@@ -156,7 +160,7 @@ def test_a_rate_costs_no_more_accuracy_than_it_needs(asked: dict[str, Any], bits
             except recommend.NothingFits:
                 break
         served[kv] = max(fitting)
-    assert (served["fp16"] >= rate) == (bits == 16)
+    assert (served["fp16"] >= 1.1 * rate) == (bits == 16)
     assert served["int8"] >= rate
 
 

@@ -42,14 +42,14 @@ def list_missed(request: Request, speed: Speed, slack: float = 1.0) -> list[tupl
             at = "" if goal.option == "--p99" or goal.at == "mean" else f"{goal.at}:"
             time = write_time(value * slack)
             field = goal.option.removeprefix("--") + "_ms"
-            missed.append((field, f"{goal.option} {at}{time}", read_time(time)))
+            missed.append((field, f"{goal.option} {at}{time}", _read_time(time)))
     if speed.rps.value < request.planned_rps:
         rate = write_rate(speed.rps.value / request.headroom / slack)
         missed.append(("rps", f"--rps {rate}", float(rate)))
     return missed
 
 
-def read_time(text: str) -> float:
+def _read_time(text: str) -> float:
     return float(text.removesuffix("s")) * (1000 if text.endswith("s") else 1)
 
 

@@ -14,7 +14,7 @@ from recommender.choose.constraints import ConstraintFinding, is_of_engine, list
 from recommender.choose.looser_goals import offer_fewer_tiles
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.relax import RequestChange, suggest_change, suggest_others
-from recommender.choose.select import Candidate, Choice, NoCandidate, choose, excess, fits, predict
+from recommender.choose.select import Candidate, Choice, NoCandidate, choose, excess, may_fit, predict
 from recommender.common.errors import UnknownName, UserError
 from recommender.common.exits import NOTHING_FITS
 from recommender.common.version import __version__
@@ -41,6 +41,8 @@ LARGER = 5
 """Doublings of a batch that reaches the rate, at most."""
 FLAT = 1
 """Doublings in a row that may bring nothing: some batches of two are no faster than those of one."""
+SPARE = 1.1
+"""What a server must answer over the rate, or requests queue so long that a KV cache of 8 bits serves better."""
 WORTH = 0.05
 """Least share of a request's time that twice the batch must save to be worth its memory."""
 
@@ -227,7 +229,7 @@ def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCa
             flat += 1
     if isinstance(best[1], NoCandidate) and near:
         return min(near, key=lambda each: round(excess(each[1].best, resolved.request), 2))
-    return min(tries, key=_excess) if isinstance(best[1], NoCandidate) else best
+    return min(reversed(tries), key=_excess) if isinstance(best[1], NoCandidate) else best
 
 
 def _excess(case: tuple[ResolvedRequest, Choice | NoCandidate]) -> float:
@@ -244,7 +246,7 @@ def _first_likely(resolved: ResolvedRequest) -> ResolvedRequest:
     """Return the case at the lowest concurrency that the closed form does not rule out; 1 if it rules out all."""
     powers = range(_most_at_once(resolved).bit_length())
     tries = [replace(resolved, concurrency=2**power) for power in powers]
-    return next((tried for tried in tries if fits(tried, roughly=True)), tries[0])
+    return next((tried for tried in tries if may_fit(tried)), tries[0])
 
 
 def _near(tried: ResolvedRequest, outcome: Choice | NoCandidate) -> list[tuple[ResolvedRequest, Choice]]:
@@ -276,7 +278,8 @@ def _is_worth(
     if isinstance(outcome, NoCandidate):
         return False
     fast, slow = outcome.best, smaller.best
-    if fast.config.kv_bits < slow.config.kv_bits and _most_served(best[0], slow).low >= tried.rps:
+    spare = SPARE if fast.config.kv_bits == 8 else 1.0
+    if fast.config.kv_bits < slow.config.kv_bits and _most_served(best[0], slow).value >= spare * tried.rps:
         return False
     return fast.speed.latency_ms.value < (1 - WORTH) * slow.speed.latency_ms.value
 

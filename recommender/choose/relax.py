@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from recommender.choose.constraints import list_goal_constraints
 from recommender.choose.looser_goals import floor_written, list_missed, offer_fewer_tiles
-from recommender.choose.select import Candidate, NoCandidate, fits
+from recommender.choose.select import Candidate, NoCandidate, fits, may_fit
 from recommender.common.units import GIB, MIB
 from recommender.estimate.memory_items import usable_bytes, weights
 from recommender.knowledge.engines import LABELS
@@ -63,13 +63,22 @@ def suggest_change(resolved: ResolvedRequest, nothing: NoCandidate) -> RequestCh
     return next((change for change, relaxed in chain(smaller, _more(resolved)) if _fits(relaxed)), None)
 
 
-def _fits(resolved: ResolvedRequest, roughly: bool = False) -> bool:
-    """Return whether something fits; at a rate, with any number of requests at once that may serve it.
+def _fits(resolved: ResolvedRequest) -> bool:
+    """Return whether something fits; at a rate, with any number of requests at once that may serve it."""
+    return any(fits(tried) for tried in _at_once(resolved))
 
-    ``roughly`` as in ``fits``.
-    """
-    tries = (resolved.concurrency, *AT_ONCE) if resolved.rps else (resolved.concurrency,)
-    return any(fits(replace(resolved, concurrency=count), roughly) for count in tries if count >= resolved.concurrency)
+
+def _may_fit(resolved: ResolvedRequest) -> bool:
+    """Return whether something may fit, without simulations: nothing that fits is ruled out."""
+    return any(may_fit(tried) for tried in _at_once(resolved))
+
+
+def _at_once(resolved: ResolvedRequest) -> Iterator[ResolvedRequest]:
+    """Yield a request with its concurrency and, at a rate, with higher ones."""
+    yield resolved
+    for count in AT_ONCE if resolved.rps else ():
+        if count > resolved.concurrency:
+            yield replace(resolved, concurrency=count)
 
 
 def suggest_others(
@@ -287,7 +296,7 @@ def _larger_cards(resolved: ResolvedRequest) -> Iterator[Relaxation]:
         for gpu, count in places
         if Version(gpu.compute_capability) > current or gpu.memory_mib * MIB > resolved.available_bytes
     )
-    likely = (place for place in larger if _fits(place[2], roughly=True))
+    likely = (place for place in larger if _may_fit(place[2]))
     first, others = [*islice(likely, MOST_CARDS)], [*likely] if resolved.request.time_goals or resolved.rps else []
     for gpu, count, moved in (*first, *others[:: -(-len(others) // MOST_CARDS) or 1]):
         several = count > 1
@@ -313,7 +322,7 @@ def _any_helps(resolved: ResolvedRequest, gpus: Sequence[records.Gpu]) -> bool:
     largest = {gpu.compute_capability: gpu for gpu in gpus}
     count = max(resolved.request.gpu_count, CARD_COUNTS[-1])
     by_size = sorted(largest.values(), key=lambda gpu: -gpu.memory_mib)
-    return any(_fits(move_to(resolved, gpu, count), roughly=True) for gpu in by_size)
+    return any(_may_fit(move_to(resolved, gpu, count)) for gpu in by_size)
 
 
 def move_to(resolved: ResolvedRequest, gpu: records.Gpu, count: int) -> ResolvedRequest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from recommender.choose import batch_room, candidates, constraints
@@ -269,51 +269,69 @@ def _assess(
     return Assessed(candidate, candidate.values, others, missed, used)
 
 
-def fits(resolved: ResolvedRequest, roughly: bool = False) -> bool:
+def fits(resolved: ResolvedRequest) -> bool:
     """Return whether ``choose`` finds a configuration, without the work of picking the best.
 
-    Speed is computed only where a constraint compares it, and only for what fits in memory. ``roughly``: nothing is
-    simulated, and what the closed form does not rule out counts as fitting.
+    Speed is computed only where a constraint compares it, and only for what fits in memory.
     """
+    return _any_fits(resolved, exactly=True)
+
+
+def may_fit(resolved: ResolvedRequest) -> bool:
+    """Return whether something fits in memory that the closed form does not rule out: nothing is simulated."""
+    return _any_fits(resolved, exactly=False)
+
+
+def _any_fits(resolved: ResolvedRequest, *, exactly: bool) -> bool:
     known = constraints.fact_values(resolved)
     rules = [rule for rule in constraints.select_applicable(resolved, known) if rule.record.severity == "reject"]
-    plain = [rule for rule in rules if not rule.estimated]
-    of_memory = [rule for rule in rules if rule.estimated and not rule.of_speed]
     of_speed = [rule for rule in rules if rule.of_speed]
     goals = constraints.list_goal_constraints(resolved.store)
     too_large: set[Configuration] = set()
     for configs in candidates.tiers(resolved):
         misses_goal = False
-        for config in configs:
-            values = {**known, **constraints.config_values(resolved, config)}
-            if _any_violated(plain, values):
-                continue
-            # Takes the same memory.
-            alike = replace(config, structured_output=False) if config.structured_output else config
-            if alike in too_large:
-                continue
-            used = memory.estimate(resolved, config)
-            values |= constraints.memory_values(used)
-            if _any_violated(of_memory, values):
-                too_large.add(alike)
-                continue
+        for config, used, values in _holding(resolved, configs, known, rules, too_large):
             if not of_speed:
                 return True
-            if _is_hopeless(resolved, config):
-                misses_goal = True
-                continue
-            if roughly:
-                return True
-            values |= constraints.speed_values(
-                speed.estimate(resolved, config, False, used.kv_tokens), resolved.request
-            )
-            violated = {rule.record.id for rule in constraints.find_violated(of_speed, values)}
+            violated = set(goals)
+            if not _is_hopeless(resolved, config):
+                if not exactly:
+                    return True
+                fast = speed.estimate(resolved, config, False, used.kv_tokens)
+                values |= constraints.speed_values(fast, resolved.request)
+                violated = {rule.record.id for rule in constraints.find_violated(of_speed, values)}
             if not violated:
                 return True
             misses_goal = misses_goal or violated <= goals
         if misses_goal:  # a faster configuration would give up accuracy for speed
             return False
     return False
+
+
+def _holding(
+    resolved: ResolvedRequest,
+    configs: Iterable[Configuration],
+    known: Mapping[str, Value],
+    rules: list[ParsedConstraint],
+    too_large: set[Configuration],
+) -> Iterator[tuple[Configuration, Memory, dict[str, Value]]]:
+    """Yield the configurations that no fact and no memory rejects, with their memory and values."""
+    plain = [rule for rule in rules if not rule.estimated]
+    of_memory = [rule for rule in rules if rule.estimated and not rule.of_speed]
+    for config in configs:
+        values = {**known, **constraints.config_values(resolved, config)}
+        if _any_violated(plain, values):
+            continue
+        # Takes the same memory.
+        alike = replace(config, structured_output=False) if config.structured_output else config
+        if alike in too_large:
+            continue
+        used = memory.estimate(resolved, config)
+        values |= constraints.memory_values(used)
+        if _any_violated(of_memory, values):
+            too_large.add(alike)
+            continue
+        yield config, used, values
 
 
 def _is_hopeless(resolved: ResolvedRequest, config: Configuration) -> bool:

@@ -92,4 +92,4 @@ def _larger_gpus(resolved: ResolvedRequest) -> Iterator[tuple[records.Gpu, int]]
 
 
 def _holds(resolved: ResolvedRequest, gpu: records.Gpu, tp: int) -> bool:
-    return isinstance(choose(ask(move_to(resolved, gpu, tp), tp=tp)), Choice)
+    return isinstance(choose(ask(move_to(ask(resolved, tp=0), gpu, tp), tp=tp)), Choice)
