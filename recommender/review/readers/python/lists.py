@@ -150,11 +150,11 @@ def _when(scopes: Scopes, node: ast.Name | ast.Attribute, base: ast.expr | None,
     """Return whether a statement changes a list before it is used."""
     statement, use, loads = growth.statement, scopes.at.get(id(node)), isinstance(node.ctx, ast.Load)
     home, block = _home(scopes, node, base)
-    if base is not None and scopes.at.get(id(base)) is scope and _ends_before(statement, base):
+    if base is not None and scopes.at.get(id(base)) is scope and ends_before(statement, base):
         return ""
-    if loads and scope is use and not _in_loop(scopes, node):
+    if loads and scope is use and not in_loop(scopes, node):
         with_use = runs_with(scopes.parents, statement, node)
-        if with_use is None or not _ends_before(statement, node):
+        if with_use is None or not ends_before(statement, node):
             return ""
         if with_use:
             return "always"
@@ -215,7 +215,7 @@ def _growers(scopes: Scopes) -> list[tuple[ast.FunctionDef | ast.AsyncFunctionDe
     return found
 
 
-def _in_loop(scopes: Scopes, node: ast.AST) -> bool:
+def in_loop(scopes: Scopes, node: ast.AST) -> bool:
     """Return whether a loop of the same function is around a node."""
     around: ast.AST | None = node
     while around is not None and not isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -225,6 +225,7 @@ def _in_loop(scopes: Scopes, node: ast.AST) -> bool:
     return False
 
 
-def _ends_before(statement: ast.stmt, node: ast.expr) -> bool:
+def ends_before(statement: ast.stmt, node: ast.expr) -> bool:
+    """Return whether a statement stands before a node."""
     end = statement.end_lineno or statement.lineno, statement.end_col_offset or 0
     return end <= (node.lineno, node.col_offset)

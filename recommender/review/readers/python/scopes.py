@@ -9,7 +9,7 @@ from recommender.review.readers.python.growth import Growth, grown_by, key_of
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 REMOTE = frozenset({"remote", "bind"})
-STATEMENTS = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
+STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete, ast.Expr, ast.For, ast.Return)
 DEEPEST = 5
 NAMED = (*FUNCTIONS, ast.ClassDef)
 DECLARES = frozenset({"add_argument", "option"})
@@ -136,8 +136,20 @@ class Scopes:
                 return self._before(scope, name)
             if scope.function is not None and any(arg.arg == name.id for arg in _parameters(scope.function)):
                 return self._argument(scope, name.id)
+            if scope.function is not None and scope.function.args.kwarg and scope.function.args.kwarg.arg == name.id:
+                return self._other_arguments(scope)
             scope = scope.parent
         return None
+
+    def _other_arguments(self, scope: Scope) -> ast.expr | None:
+        """Return what ``**options`` of a function holds, as a dictionary: of its only call."""
+        function, calls = scope.function, self.sites(scope)
+        if function is None or len(calls) != 1 or len(self.functions[function.name]) > 1:
+            return None
+        names = {each.arg for each in _parameters(function)}
+        given = [word for word in calls[0].keywords if word.arg not in names]
+        keys = [ast.Constant(word.arg) if word.arg else None for word in given]
+        return ast.copy_location(ast.Dict(list(keys), [word.value for word in given]), calls[0])
 
     def _before(self, scope: Scope, name: ast.Name) -> ast.expr | None:
         """Return the last of several values, if the block of a use sets it and nothing else may set the name."""
