@@ -74,12 +74,12 @@ CHOICES = [
 @pytest.mark.parametrize("choice", CHOICES)
 def test_a_class_that_a_run_chooses_is_judged_as_each(choice: str) -> None:
     """What fails under either engine is found; what holds under both is no finding."""
-    text = BOTH + choice + CHOSEN
-    found = review("x.py", text.format("tp=3, cache_max_entry_count=-1"), {"gpu": "A100-80G:8"}).findings
+    wrong, right = (BOTH + choice + CHOSEN.format(given) for given in ("tp=3, cache_max_entry_count=-1", "tp=2"))
+    found = review("x.py", wrong, {"gpu": "A100-80G:8"}).findings
     assert {"LMD106", "LMD111"} <= {finding.rule.id for finding in found}
-    launch = only_launch(text.format("tp=2"), "python", "x.py")
+    launch = only_launch(right, "python", "x.py")
     assert {each.engine for each in (launch, *launch.alternatives)} == {"PytorchEngineConfig", "TurbomindEngineConfig"}
-    assert not review("x.py", text.format("tp=2")).findings
+    assert not review("x.py", right).findings
 
 
 @pytest.mark.parametrize(
@@ -90,19 +90,3 @@ def test_a_class_by_another_name_is_that_class(choice: str) -> None:
     """An alias, or an entry of a table by a constant key."""
     launch = only_launch(BOTH + choice + CHOSEN.format("tp=2"), "python", "x.py")
     assert (launch.engine, launch.alternatives, given_options(launch)) == ("TurbomindEngineConfig", (), {"tp": ["2"]})
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('A=()\n[ "$1" = x ] && A+=(--backend pytorch)\nlmdeploy serve api_server m "${A[@]}" --tp 2\n', True),
-        ("A='--server-port 1'\nif [ \"$1\" = x ]; then A=\"$A --backend pytorch\"; fi\n"
-         "lmdeploy serve api_server m $A --tp 2\n", True),
-        ('A=()\n[ "$1" = x ] && A+=(--tp 2)\nlmdeploy serve api_server m "${A[@]}"\n', False),
-        ('A=()\n[ "$1" = x ] && A+=(--tp 2)\nlmdeploy serve api_server m "${A[@]}" --backend pytorch\n', False),
-    ],
-)  # fmt: skip
-def test_an_engine_that_only_a_run_knows_is_said(text: str, said: bool) -> None:
-    """Rules of one engine are silent then, so LMD002 says it once."""
-    found = [finding.message for finding in review("x.sh", text).findings if finding.rule.id == "LMD002"]
-    assert [message.startswith("The engine is not known") for message in found] == ([True] if said else [])

@@ -14,7 +14,7 @@ from recommender.common.user_file import Unreadable
 from recommender.review.readers.python.changes import dictionary, dotted, dumped, of_caller, unknown_parts
 from recommender.review.readers.python.imports import imports, modules
 from recommender.review.readers.python.lists import ends_before, in_loop
-from recommender.review.readers.python.parts import Later, Parts, instead, merged, replaced, with_parts
+from recommender.review.readers.python.parts import Later, Parts, alternatives, classes, merged, replaced, with_parts
 from recommender.review.readers.python.processes import Processes, environment
 from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.tables import rows
@@ -157,12 +157,18 @@ class _File:
         return dotted(targets[0]) if len(targets) == 1 else ""
 
     def _class(self, node: ast.Call) -> str:
-        """Return the configuration class that a call creates, by its LMDeploy name."""
+        """Return the configuration class that a call creates, by its LMDeploy name; the first of several."""
         name = last_name(node.func)
         name = self.known.get(name, name) if isinstance(node.func, ast.Name) else name
-        return (
-            name if name in CONFIGS and not (isinstance(node.func, ast.Name) and node.func.id in self.foreign) else ""
-        )
+        if name in CONFIGS:
+            return "" if isinstance(node.func, ast.Name) and node.func.id in self.foreign else name
+        return next(iter(self._engines(node)), "")
+
+    def _engines(self, node: ast.Call) -> list[str]:
+        """Return the engines' classes among which a run chooses the one that a call creates."""
+        chosen = classes(self.values, node.func)
+        names = (self.known.get(each.id, "") if isinstance(each, ast.Name) else last_name(each) for each in chosen)
+        return [name for name in dict.fromkeys(names) if name in ENGINES]
 
     def _is_pipeline(self, node: ast.Call) -> bool:
         if isinstance(node.func, ast.Attribute):
@@ -227,7 +233,7 @@ class _File:
             container=self._actor(node),
             engine=parts.engine,
         )
-        return launch._replace(alternatives=tuple(instead(launch, *each) for each in parts.branches))
+        return launch._replace(alternatives=tuple(alternatives(launch, parts)))
 
     def _actor(self, node: ast.Call) -> Container | None:
         """Return the GPUs of the actor around a call: ``@ray.remote(num_gpus=1)`` limits what it sees."""
@@ -264,6 +270,7 @@ class _File:
         self.used.add(id(node))
         prefix = "" if name in ENGINES else f"{name}."
         parts.engine = name if name in ENGINES else parts.engine
+        parts.others += self._engines(node)[1:] if name in ENGINES else ()
         positional = POSITIONAL.get(name, ())
         parts.unsure = parts.unsure or len(node.args) > len(positional)
         placed = zip(positional, node.args, strict=False)
