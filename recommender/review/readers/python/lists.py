@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ADDS = frozenset({"append", "extend"})
 When = Literal["always", "maybe", "unknown", ""]
 """Whether a list grows before it is used; nothing: it does not."""
+MOST_STATEMENTS = 200
+"""How many statements that change one name are followed."""
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -100,7 +102,7 @@ def is_grown(scopes: Scopes, node: ast.expr) -> bool:
     if not isinstance(node, ast.Name | ast.Attribute) or key_of(node) not in scopes.growth:
         return False
     grown = additions(scopes, node, made(scopes, node), passed=False)
-    return any(_adds(each.value, scopes) for each in grown)
+    return len(scopes.growth[key_of(node)]) > MOST_STATEMENTS or any(_adds(each.value, scopes) for each in grown)
 
 
 def additions(
@@ -112,6 +114,9 @@ def additions(
     """
     events = [(growth, scope, added(growth)) for growth, scope in scopes.growth.get(key_of(node), ())]
     events += _passed(scopes, node) if passed else ()
+    if len(events) > MOST_STATEMENTS:
+        yield Added(events[0][0].statement, followed=False)
+        return
     events.sort(key=lambda event: (event[0].statement.lineno, event[0].statement.col_offset))
     late: list[Added] = []
     for growth, scope, new in events:
