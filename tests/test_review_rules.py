@@ -177,3 +177,87 @@ def test_the_configuration_of_an_engine_refuses_values(config: str, given: str, 
     """In Python no parser reads them: 0.18.0 lmdeploy/messages.py and the engines refuse them."""
     found = {finding.rule.id for finding in engine.review("a.py", CONFIGURED.format(config, given)).findings}
     assert (bool(found & {"LMD105", "LMD106"})) == refused
+
+
+ANSWERED = (
+    "from lmdeploy import GenerationConfig, pipeline\npipe = pipeline('/models/chat')\n"
+    "pipe('x', gen_config=GenerationConfig({}))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "release", "refused"),
+    [
+        ("top_p=0.0, temperature=0, top_k=0, min_p=0, n=1", "0.7.0", ""),
+        ("top_p=1, temperature=2, min_p=1.0, top_k=1", "0.18.0", ""),
+        ("top_p=0", "0.12.3", ""),
+        ("top_p=1.1", "0.12.3", "LMD105"),
+        ("top_p=-0.1", "0.18.0", "LMD105"),
+        ("top_k=-1", "0.7.0", "LMD105"),
+        ("n=0", "0.18.0", "LMD105"),
+        ("n=1.5", "0.18.0", "LMD105"),
+        ("min_p=2", "0.18.0", "LMD105"),
+        ("temperature=3", "0.18.0", "LMD105"),
+        ("temperature=-0.1", "0.7.0", "LMD105"),
+        ("temperature=t, top_k=k, n=None if x else 1", "0.18.0", ""),
+        ("max_new_tokens=0, output_logits='all'", "0.16.0", ""),
+        ("max_new_tokens=0, logprobs=1, logprob_start_len=0", "0.18.0", ""),
+        ("logprob_start_len=0", "0.18.0", "LMD105"),
+        ("logprob_start_len=0, logprobs=-1", "0.18.0", "LMD105"),
+        ("logprob_start_len=-2, logprobs=1", "0.18.0", "LMD105"),
+        ("logprob_start_len=-1", "0.18.0", ""),
+        ("logprob_start_len=0, **more", "0.18.0", ""),
+        ("logprob_start_len=0, logprobs=count", "0.18.0", ""),
+        ("logprob_start_len=-2", "0.17.0", "LMD109"),
+        ("max_tokens=512", "0.18.0", "LMD109"),
+        ("max_new_tokens=512, stop_words=['a'], random_seed=1, do_sample=True", "0.7.0", ""),
+        ("repetition_ngram_size=2", "0.11.0", "LMD109"),
+        ("repetition_ngram_size=2", "0.13.0", ""),
+        ("include_stop_str_in_output=True", "0.9.0", "LMD109"),
+        ("tp=2", "0.18.0", "LMD109"),
+    ],
+)
+def test_a_generation_configuration_refuses_what_its_class_does(given: str, release: str, refused: str) -> None:
+    """A dataclass: other keywords are a TypeError, and __post_init__ of 0.7.0 to 0.18.0 asserts the ranges."""
+    found = engine.review("a.py", ANSWERED.format(given), {"lmdeploy": release}).findings
+    assert [(each.rule.id, each.severity) for each in found if each.rule.id != "LMD002"] == (
+        [(refused, "error")] if refused else []
+    )
+
+
+def test_an_openai_name_of_a_field_is_told() -> None:
+    """What clients of the server write is another name in Python."""
+    for given, meant in (("max_tokens=5", "max_new_tokens"), ("seed=5", "random_seed"), ("stop=['a']", "stop_words")):
+        found = engine.review("a.py", ANSWERED.format(given)).findings
+        assert [each.message.partition(": ")[2] for each in found] == [f"did you mean {meant}?"]
+
+
+@pytest.mark.parametrize(
+    ("given", "release", "refused"),
+    [
+        ("log_level='info'", "0.7.0", True),
+        ("log_level='info'", "0.18.0", True),
+        ("log_level='REQUEST'", "0.13.0", True),
+        ("log_level='REQUEST'", "0.14.0", False),
+        ("log_level='WARN'", "0.18.0", False),
+        ("log_level=level", "0.18.0", False),
+        ("log_level=logging.INFO", "0.18.0", False),
+        ("log_level=30", "0.18.0", False),
+        ("backend_config=TurbomindEngineConfig(async_=2)", "0.18.0", True),
+        ("backend_config=TurbomindEngineConfig(async_=True)", "0.18.0", False),
+        ("backend_config=TurbomindEngineConfig(async_=0)", "0.12.0", False),
+        ("backend_config=TurbomindEngineConfig(cache_prompt='none')", "0.18.0", True),
+        ("backend_config=TurbomindEngineConfig(cache_prompt='all', cache_generation='none')", "0.15.0", False),
+        ("backend_config=TurbomindEngineConfig(cache_generation='some')", "0.15.0", True),
+        ("backend_config=TurbomindEngineConfig(cache_checkpoint_interval=0)", "0.16.0", True),
+        ("backend_config=TurbomindEngineConfig(cache_prompt_boundary_skip=0)", "0.17.0", True),
+        ("backend_config=TurbomindEngineConfig(gemm_input_dtype='fp8')", "0.18.0", True),
+        ("backend_config=TurbomindEngineConfig(gemm_input_dtype=None)", "0.18.0", False),
+        ("backend_config=TurbomindEngineConfig(gemm_input_dtype='float8_e4m3')", "0.18.0", False),
+    ],
+)
+def test_what_a_pipeline_refuses_beyond_its_options(given: str, release: str, refused: bool) -> None:
+    """Its logger takes the names of levels only (lmdeploy/api.py, pipeline.py), TurboMind's class asserts the rest."""
+    text = f"from lmdeploy import TurbomindEngineConfig, pipeline\npipe = pipeline('/models/chat', {given})\n"
+    found = {finding.rule.id for finding in engine.review("a.py", text, {"lmdeploy": release}).findings}
+    assert ("LMD105" in found) == refused

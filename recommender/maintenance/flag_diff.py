@@ -18,7 +18,11 @@ ENGINES = {
     "Vision model arguments": "server",
     "Speculative decoding arguments": "pytorch",
 }
-OWN_GROUP = {"VisionConfig": "Vision model arguments", "SpeculativeConfig": "Speculative decoding arguments"}
+OWN_GROUP = {
+    "VisionConfig": "Vision model arguments",
+    "SpeculativeConfig": "Speculative decoding arguments",
+    "GenerationConfig": "each request, no option",
+}
 EXTRACT = "knowledge/extracted/api_server.json"
 
 

@@ -15,7 +15,14 @@ from packaging.version import Version
 
 from recommender.common.errors import MaintenanceError
 
-CONFIGS = ("TurbomindEngineConfig", "PytorchEngineConfig", "VisionConfig", "SpeculativeConfig", "ChatTemplateConfig")
+CONFIGS = (
+    "TurbomindEngineConfig",
+    "PytorchEngineConfig",
+    "VisionConfig",
+    "SpeculativeConfig",
+    "ChatTemplateConfig",
+    "GenerationConfig",
+)
 FORMAT = 2
 Value = TypeVar("Value")
 

@@ -12,39 +12,119 @@ DEEPEST = 4
 
 
 class Change(NamedTuple):
-    """One changed field: its name (empty if unknown), the value, where both are, and the statement."""
+    """One changed field: its name (empty if unknown), the value, where both are, and the statement.
+
+    ``gone``: the field is taken out of a dictionary.
+    """
 
     name: str
     value: ast.expr
     place: tuple[int, int]
     whole: tuple[int, int]
     statement: ast.stmt
+    gone: bool = False
 
 
 def changes(values: Values) -> dict[str, list[Change]]:
     """Return the changes of a file by the name of what they change."""
     found: dict[str, list[Change]] = {}
     for node in values.nodes:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target = node.targets[0]
-            if isinstance(target, ast.Attribute | ast.Subscript):
-                found.setdefault(dotted(target.value), []).append(_assigned(values, node, target))
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            called = node.value.func
-            if isinstance(called, ast.Attribute) and called.attr == "update":
-                found.setdefault(dotted(called.value), []).extend(_updated(values, node, node.value))
+        for whose, change in _changes(values, node) if isinstance(node, ast.stmt) else ():
+            found.setdefault(dotted(whose).removesuffix(".__dict__"), []).append(change)
+    _by_functions(values, found)
     return found
 
 
-def _assigned(values: Values, node: ast.Assign, target: ast.Attribute | ast.Subscript) -> Change:
+def _changes(values: Values, node: ast.stmt) -> Iterator[tuple[ast.expr, Change]]:
+    """Yield what a statement changes: the object, and how."""
+    match node:
+        case ast.Assign([ast.Attribute() | ast.Subscript() as target], value) if value:
+            yield target.value, _assigned(values, node, target, value)
+        case ast.AnnAssign(ast.Attribute() | ast.Subscript() as target, _, ast.expr() as value):
+            yield target.value, _assigned(values, node, target, value)
+        case ast.AugAssign(ast.Attribute() | ast.Subscript() as target, operator, value):
+            computed = ast.copy_location(ast.BinOp(target, operator, value), node)
+            yield target.value, _assigned(values, node, target, computed)
+        case ast.AugAssign(ast.Name() as whose, ast.BitOr(), value):
+            yield from ((whose, change) for change in _merged(values, node, value))
+        case ast.Delete([ast.Subscript(whose, ast.Constant(str() as name))]) | ast.Expr(
+            ast.Call(ast.Attribute(whose, "pop"), [ast.Constant(str() as name), *_])
+        ):
+            yield whose, _unknown(values, node, node)._replace(name=name, gone=True)
+        case ast.Delete([ast.Subscript(whose)]) | ast.Expr(
+            ast.Call(ast.Attribute(whose, "pop" | "popitem" | "clear" | "setdefault"))
+        ):
+            yield whose, _unknown(values, node, node)
+        case ast.Expr(ast.Call(ast.Attribute(whose, "update")) as call):
+            yield from ((whose, change) for change in _updated(values, node, call))
+        case ast.Expr(ast.Call(ast.Name("setattr"), [whose, name, value]) as call):
+            yield from ((whose, change) for change in _set(values, node, call, name, value))
+
+
+def _unknown(values: Values, node: ast.stmt, what: ast.AST) -> Change:
+    """Return a change of which the file does not fix the field or the value."""
+    place = values.span(what)
+    value = what if isinstance(what, ast.expr) else ast.copy_location(ast.Name("", ast.Load()), what)
+    return Change("", value, place, place, node)
+
+
+def _set(values: Values, node: ast.Expr, call: ast.Call, name: ast.expr, value: ast.expr) -> Iterator[Change]:
+    """Yield the change of ``setattr(config, "tp", 2)``; of a loop over the items of a dictionary, one an item."""
+    loop = values.scopes.parents.get(id(node))
+    match name, value, loop:
+        case ast.Constant(str() as field), _, _:
+            yield Change(field, value, values.span(name), values.span(call), node)
+        case ast.Name(key), ast.Name(held), ast.For(
+            ast.Tuple([ast.Name(first), ast.Name(second)]), ast.Call(ast.Attribute(given, "items"), [])
+        ) if (key, held) == (first, second) and list(dictionary(values.resolve(given) or given, values)):
+            for field, one in dictionary(values.resolve(given) or given, values):
+                yield Change(field, one, values.span(one), values.span(one), loop)
+        case _:
+            yield _unknown(values, node, call)
+
+
+def _merged(values: Values, node: ast.stmt, given: ast.expr) -> Iterator[Change]:
+    """Yield the fields of a dictionary that is put into another one."""
+    whole = values.resolve(given) or given
+    pairs = list(dictionary(whole, values))
+    for name, value in pairs:
+        yield Change(name, value, values.span(value), values.span(value), node)
+    lacking = list(unknown_parts(whole, values)) if pairs or _is_empty(whole) else [given]
+    yield from (_unknown(values, node, each) for each in lacking)
+
+
+def _is_empty(node: ast.expr) -> bool:
+    return isinstance(node, ast.Dict) and not node.keys
+
+
+def _by_functions(values: Values, found: dict[str, list[Change]]) -> None:
+    """Add what functions of the file change in an object that they take, where they are called."""
+    scopes = values.scopes
+    for parameter, changed in list(found.items()):
+        for change in list(changed):
+            function = scopes.at[id(change.statement)].function
+            names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)] if function else []
+            if function is None or parameter not in names or len(scopes.functions[function.name]) > 1:
+                continue
+            at = names.index(parameter) - (names[0] in ("self", "cls"))
+            for call in scopes.calls.get(function.name, ()):
+                given = [word.value for word in call.keywords if word.arg == parameter] + call.args[at : at + 1]
+                statement = scopes.parents.get(id(call))
+                if given and dotted(given[0]) and isinstance(statement, ast.Expr):
+                    always = scopes.block(change.statement) == id(function.body)
+                    new = change if always else _unknown(values, change.statement, change.statement)
+                    found.setdefault(dotted(given[0]), []).append(new._replace(statement=statement))
+
+
+def _assigned(values: Values, node: ast.stmt, target: ast.Attribute | ast.Subscript, value: ast.expr) -> Change:
     start, end = values.span(target)
     whole = start, values.span(node)[1]
     if isinstance(target, ast.Attribute):
-        return Change(target.attr, node.value, (end - len(target.attr), end), whole, node)
+        return Change(target.attr, value, (end - len(target.attr), end), whole, node)
     key = target.slice
     name = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
     first, last = values.span(key)
-    return Change(name, node.value, (first + 1, last - 1) if name else (first, last), whole, node)
+    return Change(name, value, (first + 1, last - 1) if name else (first, last), whole, node)
 
 
 def _updated(values: Values, node: ast.Expr, call: ast.Call) -> Iterator[Change]:
@@ -53,9 +133,7 @@ def _updated(values: Values, node: ast.Expr, call: ast.Call) -> Iterator[Change]
         name = keyword.arg or ""
         yield Change(name, keyword.value, (start, start + len(name)), (start, end), node)
     for given in call.args:
-        pairs = list(dictionary(values.resolve(given) or given, values))
-        for name, value in pairs or [("", given)]:
-            yield Change(name, value, values.span(value), values.span(value), node)
+        yield from _merged(values, node, given)
 
 
 def dotted(node: ast.expr) -> str:
@@ -87,15 +165,39 @@ def dumped(values: Values, node: ast.expr) -> ast.expr | None:
 
 def dictionary(node: ast.expr, values: Values | None = None, depth: int = 0) -> Iterator[tuple[str, ast.expr]]:
     """Yield the named values of a dictionary, with those of another one that it copies if ``values`` finds that."""
-    parts: list[tuple[str | None, ast.expr]] = []
-    if isinstance(node, ast.Dict):
-        pairs = zip(node.keys, node.values, strict=True)
-        parts = [each for name, value in pairs for each in ([(None, value)] if name is None else named(name, value))]
-    elif isinstance(node, ast.Call) and last_name(node.func) in ("dict", "copy", "deepcopy"):
-        whose = [node.func.value] if isinstance(node.func, ast.Attribute) and not node.args else node.args
-        parts = [*((None, each) for each in whose[:1]), *((each.arg, each.value) for each in node.keywords)]
-    for name, value in parts:
+    for name, value in _parts(node):
         if name is not None:
             yield name, value
         elif values is not None and depth < DEEPEST:
             yield from dictionary(values.resolve(value) or value, values, depth + 1)
+
+
+def unknown_parts(node: ast.expr, values: Values, depth: int = 0) -> Iterator[ast.expr]:
+    """Yield what a dictionary copies and ``values`` does not find."""
+    for name, value in _parts(node):
+        whole = values.resolve(value) or value
+        if name is None and (isinstance(whole, ast.Dict) or list(_parts(whole))) and depth < DEEPEST:
+            yield from unknown_parts(whole, values, depth + 1)
+        elif name is None:
+            yield value
+
+
+def of_caller(values: Values, node: ast.expr) -> bool:
+    """Return whether a value is of the ``**options`` of a function that nothing in the file calls: up to its caller."""
+    for name in (each for each in ast.walk(node) if isinstance(each, ast.Name)):
+        scope = values.scopes.at.get(id(name))
+        taken = scope.function.args.kwarg if scope is not None and scope.function is not None else None
+        if scope is not None and taken is not None and taken.arg == name.id and not values.scopes.sites(scope):
+            return True
+    return False
+
+
+def _parts(node: ast.expr) -> Iterator[tuple[str | None, ast.expr]]:
+    """Yield the named values of a dictionary; the dictionaries that it copies have no name."""
+    if isinstance(node, ast.Dict):
+        for name, value in zip(node.keys, node.values, strict=True):
+            yield from [(None, value)] if name is None else named(name, value)
+    elif isinstance(node, ast.Call) and last_name(node.func) in ("dict", "copy", "deepcopy"):
+        whose = [node.func.value] if isinstance(node.func, ast.Attribute) and not node.args else node.args
+        yield from ((None, each) for each in whose[:1])
+        yield from ((each.arg, each.value) for each in node.keywords)

@@ -6,13 +6,15 @@ Only the syntax tree is read: nothing in the file is imported or run.
 import ast
 import io
 import tokenize
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from recommender.common.parse import parse_python
 from recommender.common.user_file import Unreadable
-from recommender.review.readers.python.changes import dictionary, dotted, dumped
+from recommender.review.readers.python.changes import dictionary, dotted, dumped, of_caller, unknown_parts
 from recommender.review.readers.python.imports import imports, modules
+from recommender.review.readers.python.lists import ends_before, in_loop
+from recommender.review.readers.python.parts import Later, Parts, alternatives, classes, merged, replaced, with_parts
 from recommender.review.readers.python.processes import Processes, environment
 from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.tables import rows
@@ -28,7 +30,7 @@ from recommender.review.script.model import (
     Span,
     Word,
 )
-from recommender.review.script.source_map import Mapped, SourceText
+from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 
 CONFIGS = frozenset({*ENGINES, "VisionConfig", "ChatTemplateConfig", "GenerationConfig", "SpeculativeConfig"})
 # The positional parameters of ``lmdeploy.pipeline``.
@@ -85,18 +87,6 @@ def _comments(page: SourceText, code: str) -> tuple[Comment, ...]:
     return tuple(comments)
 
 
-@dataclass
-class _Parts:
-    """The configurations passed to a call, as options."""
-
-    options: list[GivenOption] = field(default_factory=list)
-    engine: str = ""
-    unsure: bool = False
-    unread: list[Word] = field(default_factory=list)
-    branches: list[tuple[list[GivenOption], list[GivenOption]]] = field(default_factory=list)
-    """Options of a configuration, and what they are if another branch changes it."""
-
-
 class _File:
     """Find what a Python file starts."""
 
@@ -106,6 +96,8 @@ class _File:
         self.calls = [node for node in self.values.nodes if isinstance(node, ast.Call)]
         self.known, self.foreign = imports(self.values)
         self.used: set[int] = set()
+        self.use: ast.expr | None = None
+        """Where a pipeline takes the configuration that is read."""
         self.chosen: dict[str, list[Span]] = {}
         """The pipelines that are known but for their configuration, by its name."""
         self.environment = environment(page, self.values)
@@ -120,13 +112,13 @@ class _File:
         for node in self.calls:
             if self._class(node) in ENGINES and id(node) not in self.used:
                 places = self._choosing(node)
-                parts = _Parts(unsure=len(places) != 1)
+                parts = Parts(unsure=len(places) != 1)
                 self._configuration(node, parts, self._whose(node))
                 if len(places) != 1:
                     yield self._launch_of(node, None, parts)
                     continue
                 pipelines.pop(places[0], None)
-                yield _with(whole[places[0]], parts)
+                yield with_parts(whole[places[0]], parts)
         yield from pipelines.values()
         yield from self.processes.launches()
         yield from modules(self.page, self.values)
@@ -137,7 +129,7 @@ class _File:
         for pipeline in found:
             given = any(option.name.startswith("GenerationConfig.") for option in pipeline.options)
             if len(found) == 1 == len(generations) and not given:
-                parts = _Parts()
+                parts = Parts()
                 self._configuration(generations[0], parts)
                 pipeline = pipeline._replace(options=(*pipeline.options, *parts.options))
             yield pipeline
@@ -165,12 +157,18 @@ class _File:
         return dotted(targets[0]) if len(targets) == 1 else ""
 
     def _class(self, node: ast.Call) -> str:
-        """Return the configuration class that a call creates, by its LMDeploy name."""
+        """Return the configuration class that a call creates, by its LMDeploy name; the first of several."""
         name = last_name(node.func)
         name = self.known.get(name, name) if isinstance(node.func, ast.Name) else name
-        return (
-            name if name in CONFIGS and not (isinstance(node.func, ast.Name) and node.func.id in self.foreign) else ""
-        )
+        if name in CONFIGS:
+            return "" if isinstance(node.func, ast.Name) and node.func.id in self.foreign else name
+        return next(iter(self._engines(node)), "")
+
+    def _engines(self, node: ast.Call) -> list[str]:
+        """Return the engines' classes among which a run chooses the one that a call creates."""
+        chosen = classes(self.values, node.func)
+        names = (self.known.get(each.id, "") if isinstance(each, ast.Name) else last_name(each) for each in chosen)
+        return [name for name in dict.fromkeys(names) if name in ENGINES]
 
     def _is_pipeline(self, node: ast.Call) -> bool:
         if isinstance(node.func, ast.Attribute):
@@ -190,7 +188,7 @@ class _File:
         return "*" in self.known or bool(given & {"backend_config", "vision_config", "chat_template_config"})
 
     def _pipeline(self, node: ast.Call) -> Launch:
-        parts = _Parts()
+        parts = Parts()
         given: dict[str, tuple[ast.expr, ast.keyword | None]] = {}
         called = last_name(node.func)
         engine = self.known.get(called, called).endswith("Engine")  # below a pipeline: it takes more
@@ -206,7 +204,7 @@ class _File:
         gone = self.known.get(called, called) == "serve"  # of old releases: a server, as a function
         for name, (value, keyword) in given.items():
             if name not in TAKEN and not (gone or engine):
-                self._add_configuration(name, value, _Parts())  # it is read, but has no effect
+                self._add_configuration(name, value, Parts())  # it is read, but has no effect
                 lost = self._option(f"pipeline.{name}", value, keyword, "pipeline")
                 parts.options.append(lost._replace(values=()))
             elif name.endswith("_config"):
@@ -222,7 +220,7 @@ class _File:
         launch = self._launch_of(node, model, parts)
         return launch._replace(instead=Word("serve", "serve", place)) if gone else launch
 
-    def _launch_of(self, node: ast.Call, model: ast.expr | None, parts: _Parts) -> Launch:
+    def _launch_of(self, node: ast.Call, model: ast.expr | None, parts: Parts) -> Launch:
         launch = Launch(
             starts="pipeline",
             place=self.page.place(*self.values.span(node)),
@@ -235,7 +233,7 @@ class _File:
             container=self._actor(node),
             engine=parts.engine,
         )
-        return launch._replace(alternatives=tuple(_instead(launch, *each) for each in parts.branches))
+        return launch._replace(alternatives=tuple(alternatives(launch, parts)))
 
     def _actor(self, node: ast.Call) -> Container | None:
         """Return the GPUs of the actor around a call: ``@ray.remote(num_gpus=1)`` limits what it sees."""
@@ -250,24 +248,29 @@ class _File:
             around = self.values.scopes.parents.get(id(around))
         return None
 
-    def _add_configuration(self, name: str, value: ast.expr, parts: _Parts) -> bool:
+    def _add_configuration(self, name: str, value: ast.expr, parts: Parts) -> bool:
         """Follow a configuration, created in place or through a name; return whether that worked."""
-        whose = ""
-        for _ in range(5):
+        whose, self.use, copies = "", value, list[ast.expr]()
+        for _ in range(6):
             found = self.values.resolve(value) if isinstance(value, ast.Name | ast.Attribute) else None
             if found is not None:
                 whose, value = dotted(value), found
+            elif (base := replaced(value)) is not None:
+                copies.append(value)
+                value = base
         if isinstance(value, ast.Call) and self._class(value):
-            self._configuration(value, parts, whose)
+            self._configuration(value, parts, whose, copies)
+            self.use = None
             return True
         return isinstance(value, ast.Constant) and value.value is None
 
-    def _configuration(self, node: ast.Call, parts: _Parts, whose: str = "") -> None:
-        """Add a configuration's keywords; an engine's keep their bare names."""
+    def _configuration(self, node: ast.Call, parts: Parts, whose: str = "", copies: Sequence[ast.expr] = ()) -> None:
+        """Add a configuration's keywords, and those of copies of it; an engine's keep their bare names."""
         name = self._class(node)
         self.used.add(id(node))
         prefix = "" if name in ENGINES else f"{name}."
         parts.engine = name if name in ENGINES else parts.engine
+        parts.others += self._engines(node)[1:] if name in ENGINES else ()
         positional = POSITIONAL.get(name, ())
         parts.unsure = parts.unsure or len(node.args) > len(positional)
         placed = zip(positional, node.args, strict=False)
@@ -275,31 +278,44 @@ class _File:
         given |= {key: self._option(prefix + key, value, word, name) for key, value, word in self._given(node, parts)}
         taken = [dotted(word.value) for word in node.keywords if word.arg is None]
         later = self._later(node, [whose, *taken], prefix, parts)
-        given |= later.pop(self.values.scopes.block(node), {})
-        base, *others = sorted([given, *(given | block for block in later.values())], key=len, reverse=True)
+        given = merged(given, later.pop(self.values.scopes.block(node), {}))
+        for copy in reversed([each for each in copies if isinstance(each, ast.Call)]):
+            changed = list(self._given(copy, parts))
+            given |= {key: self._option(prefix + key, value, word, name) for key, value, word in changed}
+        base, *others = sorted([given, *(merged(given, block) for block in later.values())], key=len, reverse=True)
         parts.options += base.values()
         parts.branches += [(list(base.values()), list(other.values())) for other in others]
 
-    def _later(self, node: ast.Call, names: list[str], prefix: str, parts: _Parts) -> dict[int, dict[str, GivenOption]]:
+    def _later(self, node: ast.Call, names: list[str], prefix: str, parts: Parts) -> Later:
         """Return what the function around a call changes in a configuration, or in its keywords, by block."""
-        blocks: dict[int, dict[str, GivenOption]] = {}
+        blocks: Later = {}
         scopes = self.values.scopes
         here = scopes.block(node)
         given = [(name, change) for name in names if name for change in self.processes.changes.get(name, ())]
         for name, change in given:
             if "." not in name and scopes.at[id(change.statement)] is not scopes.at[id(node)]:
                 continue
+            if self._is_late(change.statement):
+                continue
             words = tuple(self.page.word(field) for field in self.values.fields(change.value))
             block = scopes.block(change.statement)
-            if not change.name or (block != here and any(word.value is None for word in words)):
+            if not change.name or (block != here and not change.gone and any(word.value is None for word in words)):
                 parts.unsure = parts.unsure or not change.name
+                if not change.name and not of_caller(self.values, change.value):
+                    parts.unread.append(self.page.word(Field((Piece(None),), *change.whole)))
                 continue  # what a branch sets to something unknown is left out
             place, whole = self.page.place(*change.place), self.page.place(*change.whole)
             option = GivenOption(prefix + change.name, words, place, whole, self._class(node))
-            blocks.setdefault(block, {})[change.name] = option
+            blocks.setdefault(block, {})[change.name] = None if change.gone else option
         return blocks
 
-    def _given(self, node: ast.Call, parts: _Parts) -> Iterator[tuple[str, ast.expr, ast.keyword | None]]:
+    def _is_late(self, statement: ast.stmt) -> bool:
+        """Return whether a statement stands behind the pipeline that takes a configuration, in the same function."""
+        scopes, use = self.values.scopes, self.use
+        same = use is not None and scopes.at.get(id(use)) is scopes.at.get(id(statement))
+        return use is not None and same and not ends_before(statement, use) and not in_loop(scopes, use)
+
+    def _given(self, node: ast.Call, parts: Parts) -> Iterator[tuple[str, ast.expr, ast.keyword | None]]:
         """Yield a call's keywords, those of ``**options`` included; an unknown dictionary may hold any."""
         for keyword in node.keywords:
             if keyword.arg:
@@ -312,6 +328,9 @@ class _File:
             if not pairs and not empty:
                 parts.unsure = True
                 parts.unread.append(self.page.word(self.values.field(keyword.value)))
+            for each in unknown_parts(whole, self.values):
+                parts.unsure = True
+                parts.unread += () if of_caller(self.values, each) else [self.page.word(self.values.field(each))]
             yield from ((name, value, None) for name, value in pairs)
 
     def _option(self, name: str, value: ast.expr, keyword: ast.keyword | None, callee: str) -> GivenOption:
@@ -320,19 +339,3 @@ class _File:
         length = len(keyword.arg or "") if keyword is not None else 0
         place = self.page.place(whole[0], whole[0] + length if length else whole[1])
         return GivenOption(name, words, place, self.page.place(*whole), callee)
-
-
-def _instead(launch: Launch, options: list[GivenOption], others: list[GivenOption]) -> Launch:
-    """Return a launch with other options in place of some."""
-    return launch._replace(options=(*(each for each in launch.options if each not in options), *others))
-
-
-def _with(pipeline: Launch, parts: _Parts) -> Launch:
-    """Return a pipeline with the configuration that one branch gives it."""
-    whole = pipeline._replace(
-        options=(*pipeline.options, *parts.options),
-        unsure=parts.unsure,
-        unread=(*pipeline.unread, *parts.unread),
-        engine=parts.engine,
-    )
-    return whole._replace(alternatives=tuple(_instead(whole, *each) for each in parts.branches))

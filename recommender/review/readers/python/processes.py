@@ -116,7 +116,8 @@ class Processes:
         if isinstance(node, ast.List | ast.Tuple):
             parent = self.values.scopes.parents.get(id(node))
             target = parent.targets[0] if isinstance(parent, ast.Assign) else None
-            words = self.values.command(target) if isinstance(target, ast.Name) else None
+            base = node if isinstance(target, ast.Attribute) else None
+            words = self.values.command(target, base=base) if isinstance(target, ast.Name | ast.Attribute) else None
             yield from self._process_launches(words or self.values.command(node) or [], None)
             return
         field = self.values.field(node)

@@ -5,14 +5,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from recommender.review.readers.python.branches import of_branch, runs_with
+from recommender.review.readers.python.growth import Growth, grown_by, key_of
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 REMOTE = frozenset({"remote", "bind"})
-STATEMENTS = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
+STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete, ast.Expr, ast.For, ast.Return)
 DEEPEST = 5
 NAMED = (*FUNCTIONS, ast.ClassDef)
-CHANGING = frozenset({"append", "extend", "insert", "remove", "pop", "clear"})
 DECLARES = frozenset({"add_argument", "option"})
 """Calls that declare an option: of argparse, and of click, where a function takes it as a parameter."""
 PARSED = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses"})
@@ -35,7 +34,6 @@ class Scope:
     """The expression that a name is set to last, and the block of the statement."""
     earlier: dict[str, list[tuple[ast.expr, int]]] = field(default_factory=dict)
     """All expressions that a name is set to, in order, each with its block."""
-    growth: dict[str, list[tuple[ast.stmt, int]]] = field(default_factory=dict)
 
 
 class Scopes:
@@ -49,6 +47,8 @@ class Scopes:
         self.calls: dict[str, list[ast.Call]] = {}
         self.functions: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
         self.parents: dict[int, ast.AST] = {}
+        self.growth: dict[str, list[tuple[Growth, Scope]]] = {}
+        """What changes a name or an attribute after it was set, and where."""
         self.blocks: dict[int, int] = {}
         """The block of each assignment or call, and of each name's use."""
         self.results: dict[str, ast.expr | None] = {}
@@ -80,17 +80,14 @@ class Scopes:
             stack += reversed(children)
 
     def _bind(self, node: ast.AST, scope: Scope, block: int) -> None:
-        if isinstance(node, ast.Assign | ast.AnnAssign):
+        if isinstance(node, ast.stmt) and (target := grown_by(node)) is not None:
+            self.growth.setdefault(key_of(target), []).append((Growth(node, target, block), scope))
+            if isinstance(target, ast.Name) and not isinstance(target.ctx, ast.Load):
+                scope.times[target.id] -= 1
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if len(targets) == 1 and node.value is not None:
                 self._assign(targets[0], node.value, scope, block)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            scope.times[node.target.id] -= 1
-            scope.growth.setdefault(node.target.id, []).append((node, block))
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            called = node.value.func
-            if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.attr in CHANGING:
-                scope.growth.setdefault(called.value.id, []).append((node, block))
         elif isinstance(node, FUNCTIONS):
             self.functions.setdefault(node.name, []).append(node)
         elif isinstance(node, ast.ClassDef):
@@ -139,8 +136,20 @@ class Scopes:
                 return self._before(scope, name)
             if scope.function is not None and any(arg.arg == name.id for arg in _parameters(scope.function)):
                 return self._argument(scope, name.id)
+            if scope.function is not None and scope.function.args.kwarg and scope.function.args.kwarg.arg == name.id:
+                return self._other_arguments(scope)
             scope = scope.parent
         return None
+
+    def _other_arguments(self, scope: Scope) -> ast.expr | None:
+        """Return what ``**options`` of a function holds, as a dictionary: of its only call."""
+        function, calls = scope.function, self.sites(scope)
+        if function is None or len(calls) != 1 or len(self.functions[function.name]) > 1:
+            return None
+        names = {each.arg for each in _parameters(function)}
+        given = [word for word in calls[0].keywords if word.arg not in names]
+        keys = [ast.Constant(word.arg) if word.arg else None for word in given]
+        return ast.copy_location(ast.Dict(list(keys), [word.value for word in given]), calls[0])
 
     def _before(self, scope: Scope, name: ast.Name) -> ast.expr | None:
         """Return the last of several values, if the block of a use sets it and nothing else may set the name."""
@@ -279,28 +288,12 @@ class Scopes:
             self.results[name] = values[0] if len(values) == 1 == len(functions) else None
         return self.results[name]
 
-    def grown(self, name: ast.Name) -> Iterator[tuple[ast.expr, bool, bool]]:
-        """Yield what is added to a list: expression, whether it is one word, and whether it is always added."""
-        if (scope := self.binding(name)) is None:
-            return
-        block = scope.values[name.id][1]
-        chosen = of_branch(self, name)
-        for statement, at in scope.growth.get(name.id, ()):
-            always = at == block if chosen is None else runs_with(self.parents, statement, chosen)
-            if always is None:
-                continue
-            if isinstance(statement, ast.AugAssign):
-                yield statement.value, False, always
-            elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-                call = statement.value
-                what = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-                for value in call.args[:1] if what in ("append", "extend") else ():
-                    yield value, what == "append", always
-
     def binding(self, name: ast.Name) -> Scope | None:
-        """Return the scope whose value a name has."""
+        """Return the scope whose value, or whose parameter, a name is."""
         scope = self.at.get(id(name))
         while scope is not None and name.id not in scope.values:
+            if scope.function is not None and any(arg.arg == name.id for arg in _parameters(scope.function)):
+                return scope
             scope = scope.parent
         return scope
 

@@ -42,7 +42,7 @@ def entry(scopes: Scopes, node: ast.Subscript, key: str | None) -> ast.expr | No
     return found[0] if len(found) == 1 else None
 
 
-def loop_around(scopes: Scopes, added: ast.expr) -> ast.For | None:
+def loop_around(scopes: Scopes, added: ast.AST) -> ast.For | None:
     """Return the loop whose body adds an expression to a list."""
     statement: ast.AST | None = added
     while statement is not None and not isinstance(statement, ast.stmt):

@@ -4,14 +4,13 @@ import ast
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import groupby
 
 from recommender.common.pattern import pattern
-from recommender.review.readers.python.branches import of_branch
+from recommender.review.readers.python import lists
 from recommender.review.readers.python.formatted import formatted
 from recommender.review.readers.python.scopes import Scopes, last_name
 from recommender.review.readers.python.settings_file import SettingsFile, environment_name
-from recommender.review.readers.python.tables import Row, entry, loop_around, turns
+from recommender.review.readers.python.tables import entry
 from recommender.review.script.source_map import Field, Piece, SourceText, join_pieces, limited, split_pieces
 
 MOST_EXPRESSIONS = 400
@@ -85,10 +84,11 @@ class Values:
         if isinstance(node, ast.Name) and node.id in self.bound:
             value = self.bound[node.id]
         elif isinstance(node, ast.Name):
-            value = None if any(True for _ in self.scopes.grown(node)) else self.scopes.find(node)
+            value = None if lists.is_grown(self.scopes, node) else self.scopes.find(node)
         elif isinstance(node, ast.Attribute):
             whose = self.bound.get(node.value.id) if isinstance(node.value, ast.Name) else None
             value = whose if whose is not None and node.attr == "name" else self.scopes.attribute(node)
+            value = None if value is not None and lists.is_grown(self.scopes, node) else value
         elif isinstance(node, ast.Subscript):
             value = entry(self.scopes, node, join_pieces(self.pieces(node.slice, depth + 1)))
         value = self.settings.value(node) or value
@@ -101,6 +101,8 @@ class Values:
             yield Piece(None)
         elif isinstance(node, ast.Constant):
             yield self._constant(node)
+        elif (grown := lists.text(self, node, depth)) is not None:
+            yield from grown
         elif isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
             value = self.resolve(node, depth)
             yield from self.pieces(value, depth + 1) if value is not None else (Piece(None),)
@@ -206,7 +208,7 @@ class Values:
 
     def _computed(self, node: ast.UnaryOp | ast.BinOp, depth: int) -> Iterator[Piece]:
         parts = _operands(node)
-        if any(self._is_text(part) for part in parts):
+        if any(self.is_text(part) for part in parts):
             for part in parts:
                 yield from self.pieces(part, depth + 1)
             return
@@ -218,7 +220,7 @@ class Values:
         start, end = self.span(node)
         yield Piece(text, start, end) if text == self.page.text[start:end] else Piece(text)
 
-    def _is_text(self, part: ast.expr) -> bool:
+    def is_text(self, part: ast.expr) -> bool:
         """Return whether an operand of a sum is a text: then the sum concatenates."""
         value = self.resolve(part) or part
         return isinstance(value, ast.JoinedStr) or (isinstance(value, ast.Constant) and isinstance(value.value, str))
@@ -243,13 +245,16 @@ class Values:
 
     # --- words of a command
 
-    def command(self, node: ast.expr, depth: int = 0) -> list[Field] | None:
-        """Return the words of a process's argument list; None if it is not a list."""
+    def command(self, node: ast.expr, depth: int = 0, base: ast.expr | None = None) -> list[Field] | None:
+        """Return the words of a process's argument list; None if it is not a list.
+
+        ``base``: the list that a name or attribute stands for, where that is known.
+        """
         self.words_left = MOST_WORDS if depth == 0 else self.words_left
         if depth > 6 or self.words_left < 0:
             return None
-        if isinstance(node, ast.Name):
-            return self._named(node, depth)
+        if isinstance(node, ast.Name | ast.Attribute):
+            return lists.named(self, node, depth, base)
         if isinstance(node, ast.List | ast.Tuple):
             self.followed.append(self.span(node))
             return [field for item in node.elts for field in self.item(item, depth)]
@@ -260,37 +265,11 @@ class Values:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "split":
             shlex = isinstance(node.func.value, ast.Name) and node.func.value.id == "shlex" and node.args
             return self.text(node.args[0] if shlex else node.func.value) if shlex or not node.args else None
+        if isinstance(node, ast.Call) and (copied := _copied(node)) is not None:
+            return self.command(copied, depth + 1)
         if isinstance(node, ast.Call) and (value := self.scopes.returned(node)) is not None:
             return self.command(value, depth + 1)
         return None
-
-    def _named(self, node: ast.Name, depth: int) -> list[Field] | None:
-        """Return the words of a list by its name, with those that are added to it."""
-        value = self.scopes.find(node) or of_branch(self.scopes, node)
-        words = self.command(value, depth + 1) if value is not None else None
-        grown = list(self.scopes.grown(node)) if words is not None else []
-        certain = sum(not always for _, _, always in grown) < 2  # of several, some may exclude each other
-        for loop, group in groupby(grown, key=lambda each: loop_around(self.scopes, each[0])):
-            additions = list(group)
-            self.followed += [self.span(added) for added, _, _ in additions]
-            if (rows := list(turns(self.scopes, self.resolve, loop))) and words is not None:
-                words += self._looped(rows, additions, depth)
-                continue
-            for added, one, always in additions:
-                new = [self.field(added)] if one else self.command(added, depth + 1)
-                many = Field((Piece(None),), *self.span(added), many=True, optional=new is not None)
-                words = [*(words or ()), *(new or ()), *(() if (always or certain) and new is not None else (many,))]
-        return words
-
-    def _looped(self, rows: list[Row], additions: list[tuple[ast.expr, bool, bool]], depth: int) -> list[Field]:
-        """Return the words that each turn of a loop adds."""
-        words, around = list[Field](), self.bound
-        for row in rows:
-            self.bound = around | row
-            for added, one, _ in additions:
-                words += [self.field(added)] if one else self.command(added, depth + 1) or []
-        self.bound = around
-        return words
 
     def item(self, item: ast.expr, depth: int = 0) -> list[Field]:
         """Return the words of one argument; a starred one may be any number."""
@@ -322,6 +301,18 @@ def _path_parts(node: ast.Call) -> list[ast.expr]:
     if name in SAME:
         return node.args[:1] or ([method.value] if method is not None else [])
     return []
+
+
+def _copied(node: ast.Call) -> ast.expr | None:
+    """Return what a call copies, as a list: ``list(cmd)``, ``cmd.copy()``."""
+    match node:
+        case ast.Call(ast.Name("list" | "tuple" | "copy" | "deepcopy"), [whose], []):
+            return whose
+        case ast.Call(ast.Attribute(ast.Name("copy"), "copy" | "deepcopy"), [whose], []):
+            return whose
+        case ast.Call(ast.Attribute(whose, "copy"), [], []):
+            return whose
+    return None
 
 
 def _operands(node: ast.expr) -> list[ast.expr]:

@@ -3,7 +3,8 @@
 ## What it does
 Reports numbers that the parser accepts but the engine or server does not: a port above 65535, zero GPUs, a batch
 below one, a KV block length that the GPU's kernels cannot use, and FP8 or TurboQuant KV caches on TurboMind. In
-Python, where no parser reads them, also text for a number and words that are not among the choices.
+Python, where no parser reads them, also text for a number, words that are not among the choices, and values that
+`GenerationConfig` or `TurbomindEngineConfig` checks itself, such as `top_k=-1` and `cache_prompt="none"`.
 
 ## Why
 TurboMind stores the KV cache in 16, 8 or 4 bits. It rejects the newer `--quant-policy` values 16 and 17. It accepts
@@ -19,19 +20,17 @@ Use a value within the range that the message names:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --server-port 23333
 """
 
-from recommender.common.pattern import pattern
 from recommender.knowledge import option_values
 from recommender.review import checks
 from recommender.review.launch_settings import LaunchSetting
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
+from recommender.review.rules import field_ranges
 
 RANGES = ("block-length-ampere", "block-length-before-ampere", "block-length-pytorch")
 OTHERS = frozenset({"cache-max-entry-count", "omp-num-threads"})
 """Options whose range has a rule of its own."""
-CHOSEN = frozenset({"device", "distributed-executor-backend", "model-format", "moe-a2a-backend"})
-"""Options among whose words the configuration of an engine, or the engine, chooses in Python, too."""
-IN_PYTHON = pattern(r"|None|True|False|.*\s.*|[-+]?\d+\.0*")
-"""What stands for a default or a list, is not read, or is converted, where a whole number is wanted."""
+CHOSEN = frozenset({"async", "device", "distributed-executor-backend", "log-level", "model-format", "moe-a2a-backend"})
+"""Options among whose words the configuration of an engine, the engine, or the logger chooses in Python, too."""
 DTYPES = ("auto", "float16", "bfloat16")
 """What an engine's configuration takes."""
 
@@ -44,6 +43,8 @@ DTYPES = ("auto", "float16", "bfloat16")
         "flags/quant-policy",
         "flags/server-port",
         "flags/tp",
+        "flags/log-level",
+        "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/messages.py",
     ),
 )
 def rule(case: Case) -> Diagnostics:
@@ -61,6 +62,7 @@ def rule(case: Case) -> Diagnostics:
             yield Diagnostic(checks.at(violation.settings[0]), violation.message, violation.record.remedy)
     yield from _kv_bits(case)
     yield from _dtype(case)
+    yield from field_ranges.refused(case) if checks.python(case) else ()
 
 
 def _refusal(case: Case, setting: LaunchSetting) -> option_values.Refusal | None:
@@ -68,12 +70,14 @@ def _refusal(case: Case, setting: LaunchSetting) -> option_values.Refusal | None
     store, era = case.resolved.store, case.resolved.options.get(setting.id)
     if setting.text is None or (era is not None and not {checks.engine(case), "server"} & set(era.read_by)):
         return None
-    accepted = era or store.environment.get(setting.id) or store.client.get(setting.id)
+    accepted = era or store.environment.get(setting.id)
     refusal = option_values.refuse(accepted, setting.text, checks.python(case)) if accepted else None
     if refusal is None or refusal.by == "range" or accepted is None:
         return refusal
     judged = setting.id in CHOSEN if accepted.choices else accepted.type in ("int", "float")
-    return refusal if checks.python(case) and judged and not IN_PYTHON.fullmatch(setting.text) else None
+    judged = judged and not field_ranges.IN_PYTHON.fullmatch(setting.text)
+    levels = setting.id == "log-level" and setting.text.isdecimal()  # the logger takes the number of a level
+    return refusal if checks.python(case) and judged and not levels else None
 
 
 def _kv_bits(case: Case) -> Diagnostics:

@@ -1,13 +1,14 @@
 """An unknown keyword of a configuration class
 
 ## What it does
-Reports keywords of `TurbomindEngineConfig`, `PytorchEngineConfig` and `VisionConfig` that the class does not have in
-the release, and keywords that `pipeline` does not take.
+Reports keywords of `TurbomindEngineConfig`, `PytorchEngineConfig`, `VisionConfig` and `GenerationConfig` that the
+class does not have in the release, and keywords that `pipeline` does not take.
 
 ## Why
-`PytorchEngineConfig` and `VisionConfig` raise a TypeError. `TurbomindEngineConfig` uses pydantic, which drops unknown
-keywords silently, so the setting is lost. Common mistakes are the command line's name (`cache_block_seq_len` is
-`block_size` in the PyTorch engine) and keywords of the other engine.
+`PytorchEngineConfig`, `VisionConfig` and `GenerationConfig` raise a TypeError. `TurbomindEngineConfig` uses pydantic,
+which drops unknown keywords silently, so the setting is lost. Common mistakes are the command line's name
+(`cache_block_seq_len` is `block_size` in the PyTorch engine), keywords of the other engine, and names of the HTTP API
+(`max_tokens` is `max_new_tokens`).
 
 `pipeline` drops unknown keywords silently too: after `pipeline(model, tp=2)` the engine runs on one GPU. Only
 `engine_config` and `backend` raise a TypeError.
@@ -28,7 +29,7 @@ from recommender.review import accepted_options, checks, edits
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import GivenOption
 
-CLASSES = ("TurbomindEngineConfig", "PytorchEngineConfig", "VisionConfig")
+CLASSES = ("TurbomindEngineConfig", "PytorchEngineConfig", "VisionConfig", "GenerationConfig")
 SILENT = "TurbomindEngineConfig"
 CALL = "pipeline"
 TWICE = ("engine_config", "backend")
@@ -38,6 +39,15 @@ HINTS = {
     "gen_config": "; give it to each call of the pipeline",
     "generation_config": "; give it to each call of the pipeline",
 }
+MEANT = {
+    "max_tokens": "max_new_tokens",
+    "max_completion_tokens": "max_new_tokens",
+    "max_length": "max_new_tokens",
+    "seed": "random_seed",
+    "stop": "stop_words",
+    "top_logprobs": "logprobs",
+}
+"""Fields of `GenerationConfig` by the names that the HTTP API or others give them."""
 CONFIGURATION = "; the engine's configuration is backend_config"
 NEAR = 0.7
 SURE = 0.85
@@ -74,7 +84,8 @@ def _unknown(case: Case, option: GivenOption, whose: str, keyword: str) -> Diagn
         for name in CLASSES
         if name != whose and keyword in accepted_options.keywords(case.resolved.release.id, name)
     ]
-    near = difflib.get_close_matches(keyword, here, n=2, cutoff=NEAR)
+    known = [MEANT[keyword]] if keyword in MEANT and MEANT[keyword] in here else []
+    near = known or difflib.get_close_matches(keyword, here, n=2, cutoff=NEAR)
     hint, fix = "", None
     if had:
         hint = f"; releases {had[0]} to {had[-1]} have it"

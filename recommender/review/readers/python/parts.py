@@ -1,0 +1,89 @@
+"""Gather what the configurations of a pipeline give it."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from recommender.review.readers.python.scopes import last_name
+from recommender.review.readers.python.values import Values
+from recommender.review.script.model import GivenOption, Launch, Word
+
+Later = dict[int, dict[str, GivenOption | None]]
+"""What blocks of a program change in a configuration; of a field that one takes out, None."""
+
+
+@dataclass
+class Parts:
+    """The configurations passed to a call, as options."""
+
+    options: list[GivenOption] = field(default_factory=list)
+    engine: str = ""
+    others: list[str] = field(default_factory=list)
+    """Further engines, where a run chooses one."""
+    unsure: bool = False
+    unread: list[Word] = field(default_factory=list)
+    branches: list[tuple[list[GivenOption], list[GivenOption]]] = field(default_factory=list)
+    """Options of a configuration, and what they are if another branch changes it."""
+
+
+def merged(given: dict[str, GivenOption], changed: Mapping[str, GivenOption | None]) -> dict[str, GivenOption]:
+    """Return the fields with changes to them."""
+    both = {**given, **changed}
+    return {name: option for name, option in both.items() if option is not None}
+
+
+def instead(launch: Launch, options: list[GivenOption], others: list[GivenOption]) -> Launch:
+    """Return a launch with other options in place of some."""
+    return launch._replace(options=(*(each for each in launch.options if each not in options), *others))
+
+
+def with_parts(pipeline: Launch, parts: Parts) -> Launch:
+    """Return a pipeline with the configuration that one branch gives it."""
+    whole = pipeline._replace(
+        options=(*pipeline.options, *parts.options),
+        unsure=parts.unsure,
+        unread=(*pipeline.unread, *parts.unread),
+        engine=parts.engine,
+    )
+    return whole._replace(alternatives=tuple(alternatives(whole, parts)))
+
+
+def alternatives(launch: Launch, parts: Parts) -> Iterator[Launch]:
+    """Yield what other branches make of a launch, and what the other engine makes of it."""
+    yield from (instead(launch, *each) for each in parts.branches)
+    for engine in parts.others:
+        own = (each._replace(callee=engine if each.callee == launch.engine else each.callee) for each in launch.options)
+        yield launch._replace(engine=engine, options=tuple(own))
+
+
+def classes(values: Values, called: ast.expr) -> list[ast.expr]:
+    """Return the names among which a conditional, a table or branches choose what is called; of an alias, the one."""
+    given = [called]
+    if isinstance(called, ast.Name):
+        scope = values.scopes.binding(called)
+        found = values.scopes.find(called)
+        earlier = [value for value, _ in scope.earlier.get(called.id, ())] if scope is not None else []
+        sure = scope is not None and len(earlier) == scope.times[called.id]
+        given = [found] if found is not None else earlier if sure else []
+    return [name for each in given for name in _choices(values, each)]
+
+
+def _choices(values: Values, given: ast.expr) -> list[ast.expr]:
+    match given:
+        case ast.Name() | ast.Attribute():
+            return [given]
+        case ast.IfExp(_, first, second):
+            return [*_choices(values, first), *_choices(values, second)]
+        case ast.Subscript(table, key):
+            whole = values.resolve(table) or table
+            pairs = zip(whole.keys, whole.values, strict=True) if isinstance(whole, ast.Dict) else ()
+            wanted = key.value if isinstance(key, ast.Constant) else None
+            held = ((name.value if isinstance(name, ast.Constant) else None, value) for name, value in pairs)
+            return [value for name, value in held if wanted is None or name == wanted]
+    return []
+
+
+def replaced(node: ast.expr) -> ast.expr | None:
+    """Return the configuration of which a call makes a copy: ``replace(config, tp=2)``, ``deepcopy(config)``."""
+    made = last_name(node.func) if isinstance(node, ast.Call) and len(node.args) == 1 else ""
+    return node.args[0] if isinstance(node, ast.Call) and made in ("replace", "copy", "deepcopy") else None
