@@ -67,6 +67,16 @@ def engine(case: Case) -> str:
     return asked
 
 
+def falls_back(case: Case) -> bool:
+    """Return whether the PyTorch engine certainly runs in place of TurboMind: no table or record has TurboMind."""
+    return (
+        wanted(case) == TURBOMIND
+        and engine(case) == PYTORCH
+        and architecture(case) not in served(case.resolved.release.id, TURBOMIND)
+        and serves(case, PYTORCH) is True
+    )
+
+
 def serves(case: Case, name: str) -> bool | None:
     """Return whether an engine supports the model in this release; None if the architecture is unknown."""
     resolved = case.resolved
