@@ -5,6 +5,8 @@ Reports numbers that the parser accepts but the engine or server does not: a por
 below one, a KV block length that the GPU's kernels cannot use, and FP8 or TurboQuant KV caches on TurboMind. In
 Python, where no parser reads them, also text for a number and words that are not among the choices.
 
+With the PyTorch engine, also `--cudagraph-capture-batch-sizes` without a size up to `--max-batch-size`.
+
 ## Why
 TurboMind stores the KV cache in 16, 8 or 4 bits. It rejects the newer `--quant-policy` values 16 and 17. It accepts
 42 but cannot run it. The block length must be a multiple of 32 tokens, or of 64 below compute capability 8.0.
@@ -32,6 +34,8 @@ CHOSEN = frozenset({"device", "distributed-executor-backend", "model-format", "m
 """Options among whose words the configuration of an engine, or the engine, chooses in Python, too."""
 IN_PYTHON = pattern(r"|None|True|False|.*\s.*|[-+]?\d+\.0*")
 """What stands for a default or a list, is not read, or is converted, where a whole number is wanted."""
+CAPTURED = "cudagraph-capture-batch-sizes"
+WHOLE = pattern(r"[-+]?\d{1,9}")
 DTYPES = ("auto", "float16", "bfloat16")
 """What an engine's configuration takes."""
 
@@ -41,6 +45,7 @@ DTYPES = ("auto", "float16", "bfloat16")
     sources=(
         *(f"constraints/{constraint}" for constraint in RANGES),
         "constraints/kv-bits-turbomind",
+        "flags/cudagraph-capture-batch-sizes",
         "flags/quant-policy",
         "flags/server-port",
         "flags/tp",
@@ -60,6 +65,7 @@ def rule(case: Case) -> Diagnostics:
         if violation.settings and violation.settings[0].id not in refused:
             yield Diagnostic(checks.at(violation.settings[0]), violation.message, violation.record.remedy)
     yield from _kv_bits(case)
+    yield from _capture_sizes(case)
     yield from _dtype(case)
 
 
@@ -98,6 +104,26 @@ def _kv_bits(case: Case) -> Diagnostics:
         elif turbomind and not refused and not option_values.runs_on_turbomind(option, setting.text):
             message = f"{setting.option.name} {setting.text} works on the PyTorch engine only."
             yield Diagnostic(checks.at(setting), message, f"TurboMind accepts {known}.")
+
+
+def _capture_sizes(case: Case) -> Diagnostics:
+    """Report sizes of CUDA graphs that the PyTorch engine refuses: none above 0, or none up to the batch's."""
+    setting = case.settings.get(CAPTURED)
+    if setting is None or setting.text is None or checks.engine(case) != checks.PYTORCH:
+        return
+    era, sizes = case.resolved.options.get(CAPTURED), setting.text.split()
+    if era is None or not all(WHOLE.fullmatch(size) for size in sizes):
+        return
+    source, why = (f"flags/{CAPTURED}",), "The PyTorch engine does not start with it."
+    batch = case.known.get("config.max_batch_size")
+    for word in setting.option.values:
+        if int(word.value or "1") < 1:
+            message = f"{setting.option.name} {word.value} is out of range; use whole numbers of at least 1."
+            yield Diagnostic(word.written or word.place, message, why, sources=source)
+            return
+    if sizes and isinstance(batch, int) and min(map(int, sizes)) > batch > 0:
+        message = f"{setting.option.name} has no size up to {checks.spelled(case, 'max-batch-size')} {batch}."
+        yield Diagnostic(checks.at(setting), message, why, sources=source)
 
 
 def _dtype(case: Case) -> Diagnostics:
