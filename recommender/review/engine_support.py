@@ -34,6 +34,11 @@ OTHERWISE = {
     "bloom": "BloomForCausalLM",
     "internlmxcomposer": "",
     "internlmchat": "InternLMForCausalLM",
+    "baichuan2": "BaichuanForCausalLM",
+    "baichuan13b": "BaichuanForCausalLM",
+    "llama3211bvision": "MllamaForConditionalGeneration",
+    "llama3290bvision": "MllamaForConditionalGeneration",
+    "llamaguard311bvision": "MllamaForConditionalGeneration",
 }
 
 
