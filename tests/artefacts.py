@@ -106,9 +106,11 @@ def requests(draw: st.DrawFn, **fixed: object) -> Request:
         "kv": draw(st.sampled_from(KV)),
         "lmdeploy": draw(st.sampled_from(RELEASES)),
         "cpus": draw(st.sampled_from((1, 4, 16, 64))),
-        "prompt_tokens": draw(st.sampled_from((0, 1, 24, 1000, 6000))),
+        "prompt_tokens": draw(st.sampled_from((0, 1, 24, 1000, 3000, 6000))),
         "output_tokens": draw(st.sampled_from((0, 1, 16, 500))),
     } | fixed
+    if load().models[str(asked["model"])].text.max_positions < 8192:
+        asked["prompt_tokens"] = min(int(str(asked["prompt_tokens"])), 3000)
     if vision(str(asked["model"])) and draw(st.booleans()):
         width, height = draw(st.sampled_from(IMAGES))
         asked |= {"images": draw(st.sampled_from((1, 2))), "image_width": width, "image_height": height}

@@ -360,6 +360,24 @@ def test_findings_are_in_the_order_of_the_file_and_said_once() -> None:
     assert len(engine.examine(twice, among=[speaking()]).findings) == 1
 
 
+def not_estimated(more: str, starts: str = "lmdeploy serve api_server", **options: str) -> frozenset[str]:
+    """Return the rules that a review skips because no estimate knows how the launch spreads its model."""
+    known = {"gpu": "A100-80G:8", "lmdeploy": "0.18.0"} | options
+    return engine.review("x.sh", f"{starts} Qwen/Qwen3-235B-A22B {more}\n", known).silent.get("estimate", frozenset())
+
+
+def test_rules_that_ask_for_an_estimate_skip_a_layout_that_none_knows() -> None:
+    """Experts or a sequence over several GPUs; the review lists the rules (0.18.0 turbomind/parallel_config.py)."""
+    asking = not_estimated("--dp 8 --ep 8")
+    assert {"LMD122", "LMD123", "LMD208"} <= asking
+    assert asking.isdisjoint({"LMD110", "LMD111", "LMD121"})
+    assert not_estimated('--tp 8 --ep "$EP"') == not_estimated("--tp 8 --cp 2") == asking
+    assert not_estimated("--backend pytorch --tp 8 --ep 8", lmdeploy="0.8.0") == asking
+    assert not_estimated("--tp 8 --ep 1") == not_estimated("--tp 8") == frozenset()
+    assert not_estimated("--tp 8 --ep 8", lmdeploy="0.14.0") == frozenset()  # TurboMind reads it since 0.15.0
+    assert not_estimated("--backend pytorch --tp 8 --cp 2") == frozenset()  # TurboMind's alone
+
+
 @pytest.mark.parametrize("need", ["gpu", "model", "load"])
 def test_a_rule_without_what_it_needs_stays_silent(need: str) -> None:
     """The review lists the skipped rule."""

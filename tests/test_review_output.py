@@ -65,6 +65,15 @@ def test_a_finding_as_text() -> None:
     ]
 
 
+def test_rules_that_no_option_would_wake_are_counted_apart() -> None:
+    """They ask for an estimate, and there is none for the way the launch spreads its model."""
+    made = review(TEXT)._replace(silent={"estimate": frozenset({"LMD901"}), "load": frozenset({"LMD902"})})
+    assert list(output.text([made]))[-2:] == [
+        "1 rule skipped; pass --load to run more (--rules lists them).",
+        "1 rule skipped: no estimate knows how a launch spreads its model over GPUs.",
+    ]
+
+
 def test_a_finding_in_one_line() -> None:
     """The short form is the first line of the long one, and the summary."""
     made = list(output.text([review(TEXT, FIXED, about(TEXT, "--tp", message="Line\nend."))], short=True))

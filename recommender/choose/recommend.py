@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, cast
 
 from recommender.choose.arriving import arrive_at, tells_rate_only
 from recommender.choose.constraints import ConstraintFinding, is_of_engine, list_goal_constraints
+from recommender.choose.fitting import may_fit
 from recommender.choose.looser_goals import offer_fewer_tiles
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.relax import RequestChange, suggest_change, suggest_others
-from recommender.choose.select import Candidate, Choice, NoCandidate, choose, excess, may_fit, predict
+from recommender.choose.select import Candidate, Choice, NoCandidate, choose, excess, predict
 from recommender.common.errors import UnknownName, UserError
 from recommender.common.exits import NOTHING_FITS
 from recommender.common.version import __version__
@@ -28,6 +29,7 @@ from recommender.knowledge.engines import LABELS, EngineName
 from recommender.knowledge.load import load
 from recommender.knowledge.names import resolve_model, resolve_release
 from recommender.knowledge.store import Store
+from recommender.request.load_lengths import exceeds_context
 from recommender.request.request import Request
 from recommender.request.resolved_request import ResolvedRequest, engines_for, resolve_request
 
@@ -101,6 +103,8 @@ def recommend(request: Request, store: Store | None = None, room: bool = True) -
     NothingFits if no configuration passes.
     """
     resolved = resolve_with_checkpoint(request, store or load())
+    if not resolved.images and resolved.total_tokens() > resolved.model.text.max_positions:
+        raise exceeds_context(resolved.prompt_tokens + resolved.output_tokens, resolved.model)
     preferred: tuple[ResolvedRequest, NoCandidate] | None = None
     for other in (*engines_for(request, resolved.model, resolved.version)[1:], None):
         if tells_rate_only(request):

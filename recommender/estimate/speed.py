@@ -137,16 +137,9 @@ COEFFICIENTS = (
 BY_HOST = ("-host-", "request-overhead-ms", "pytorch-prompt-", "pytorch-vision-")
 HOST_COEFFICIENTS = tuple(name for name in COEFFICIENTS if any(part in name for part in BY_HOST))
 GPU_COEFFICIENTS = (
-    "step-ms",
-    "step-layer-ms",
-    "step-quantised-row-ns",
-    "prefill-efficiency",
-    "prefill-efficiency-quantised",
-    "expert-layer-ms",
-    "expert-efficiency-quantised",
-    "bandwidth-efficiency",
-    "reduction-ms",
-)
+    "step-ms", "step-layer-ms", "step-quantised-row-ns", "prefill-efficiency", "prefill-efficiency-quantised",
+    "expert-layer-ms", "expert-efficiency-quantised", "bandwidth-efficiency", "reduction-ms",
+)  # fmt: skip
 STEP_COEFFICIENTS = ("step-ms", "step-layer-ms", "step-quantised-row-ns", "bandwidth-efficiency")
 PYTORCH_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("pytorch-"))
 EXPERT_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("expert-"))

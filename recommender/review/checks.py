@@ -18,7 +18,16 @@ from recommender.knowledge.conditions import Condition, Value, fill
 from recommender.knowledge.eras import options_of
 from recommender.knowledge.store import Store
 from recommender.review import accepted_options
-from recommender.review.engine_support import PYTORCH, TURBOMIND, architecture, engine, is_served, serves, wanted
+from recommender.review.engine_support import (
+    PYTORCH,
+    TURBOMIND,
+    architecture,
+    engine,
+    falls_back,
+    is_served,
+    serves,
+    wanted,
+)
 from recommender.review.launch_settings import LaunchSetting, flag_id
 from recommender.review.rule import Case
 
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
     from recommender.knowledge import records
     from recommender.review.script.model import GivenOption, Launch, Span
 
-__all__ = ["PYTORCH", "TURBOMIND", "architecture", "engine", "is_file", "is_served", "serves", "wanted"]
+__all__ = ["PYTORCH", "TURBOMIND", "architecture", "engine", "falls_back", "is_file", "is_served", "serves", "wanted"]
 
 HOLDS_INPUT = ("session-holds-input", "session-holds-input-before-0-16")
 """The constraints of a session that holds a request's prompt."""

@@ -16,13 +16,16 @@ from recommender.common.errors import UserError
 from recommender.common.text import did_you_mean, shorten
 from recommender.review import engine_support, ignores, shared_repairs
 from recommender.review.case import MOST_KINDS, cases
+from recommender.review.known_values import spread
 from recommender.review.rule import Case, Check, Diagnostic, Finding, Rule, retirement
-from recommender.review.same_as_recommended import weighs_recommended
+from recommender.review.same_as_recommended import ESTIMATED, weighs_recommended
 from recommender.review.script import sweeps
 from recommender.review.script.model import ReadProblem, Script
 
 UNUSED, UNREAD, BAD_IGNORE = "LMD001", "LMD002", "LMD003"
 SEVERITIES = ("error", "warning", "info")
+ESTIMATE = "estimate"
+"""What a launch lacks that spreads its model over GPUs as no estimate knows."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -225,7 +228,7 @@ class _Run:
         self.script = script
         self.cases = cases
         self.tools = tools
-        self.silent: dict[str, set[str]] = {"gpu": set(), "model": set(), "load": set()}
+        self.silent: dict[str, set[str]] = {"gpu": set(), "model": set(), "load": set(), ESTIMATE: set()}
         self.defects: list[Defect] = []
 
     def findings(self, rule: Rule) -> Iterator[Finding]:
@@ -250,6 +253,8 @@ class _Run:
         """Yield what a rule finds about each launch."""
         for case in (*self.cases, *(self.tools if rule.tools else ())):
             lacking = [need for need in rule.needs if not _is_met(need, rule, case)]
+            if not lacking and ESTIMATED.issubset(rule.needs) and spread(case) is not None:
+                lacking = [ESTIMATE]
             for need in lacking:
                 self.silent[need].add(rule.id)
             if lacking:

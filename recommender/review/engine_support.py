@@ -34,6 +34,11 @@ OTHERWISE = {
     "bloom": "BloomForCausalLM",
     "internlmxcomposer": "",
     "internlmchat": "InternLMForCausalLM",
+    "baichuan2": "BaichuanForCausalLM",
+    "baichuan13b": "BaichuanForCausalLM",
+    "llama3211bvision": "MllamaForConditionalGeneration",
+    "llama3290bvision": "MllamaForConditionalGeneration",
+    "llamaguard311bvision": "MllamaForConditionalGeneration",
 }
 
 
@@ -65,6 +70,16 @@ def engine(case: Case) -> str:
     if asked == TURBOMIND and device is not None and device.text != "cuda":
         return ""
     return asked
+
+
+def falls_back(case: Case) -> bool:
+    """Return whether the PyTorch engine certainly runs in place of TurboMind: no table or record has TurboMind."""
+    return (
+        wanted(case) == TURBOMIND
+        and engine(case) == PYTORCH
+        and architecture(case) not in served(case.resolved.release.id, TURBOMIND)
+        and serves(case, PYTORCH) is True
+    )
 
 
 def serves(case: Case, name: str) -> bool | None:

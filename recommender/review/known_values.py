@@ -14,6 +14,7 @@ from recommender.choose.advisers import AdvisedValue, GivenSettings
 from recommender.choose.advisers import build_configuration as decided
 from recommender.choose.needs import list_needs
 from recommender.common.errors import RequestError
+from recommender.common.pattern import pattern
 from recommender.common.text import shorten
 from recommender.knowledge.conditions import Value
 from recommender.review.engine_support import PYTORCH, architecture, engine, wanted
@@ -22,6 +23,7 @@ from recommender.review.launch_settings import ASSIGNED, accepted_value
 if TYPE_CHECKING:
     from recommender.estimate.configuration import Configuration
     from recommender.review.case import Case
+    from recommender.review.script.model import GivenOption
 
 OF_GPU = frozenset({"max_batch_size"})
 """Settings whose default depends on the GPU."""
@@ -29,6 +31,23 @@ OF_MODEL = frozenset({"session_len"})
 OF_HOST = frozenset({"omp_threads"})
 OF_CLIENT = frozenset({"max_tokens", "temperature", "max_tiles", "structured_output"})
 """Set per request: known only if the script sets them."""
+
+
+SPREAD = ("ep", "cp")
+"""Options that spread a model over GPUs in a way that the estimates do not know: they divide by tp."""
+SIZES = pattern(r"(?:.*\.)?(?:attn|mlp|moe)_(?:tp|dp|cp|ep)_size|(?:.*\.)?(?:outer_dp_size|device_num)")
+"""The same in Python."""
+
+
+def spread(case: Case) -> GivenOption | None:
+    """Return the option that spreads the model as no estimate knows; None if there is none."""
+    for name in SPREAD:
+        setting, era = case.settings.get(name), case.resolved.options.get(name)
+        reads = era is not None and (engine(case) or wanted(case)) in era.read_by
+        if setting is not None and reads and (setting.text or "").strip() not in ("1", "None"):
+            return setting.option
+    sizes = (each for each in case.launch.options if case.launch.starts == "pipeline" and SIZES.fullmatch(each.name))
+    return next(sizes, None)
 
 
 def known_values(case: Case) -> dict[str, Value]:
@@ -115,8 +134,8 @@ def _default_known(case: Case, name: str) -> bool:
 
 
 def configuration(case: Case) -> Configuration | None:
-    """Return the configuration if GPU, model and all values that matter are known."""
-    if not (case.gpu_known and case.model_known) or case.launch.unsure or case.launch.starts == "proxy":
+    """Return the configuration if GPU, model and all values that matter are known, for the engine that runs."""
+    if not (case.gpu_known and case.model_known) or case.launch.unsure or case.launch.starts == "proxy" or spread(case):
         return None
     given: dict[str, AdvisedValue] = {}
     names = _setting_names(case)
@@ -129,5 +148,4 @@ def configuration(case: Case) -> Configuration | None:
         elif names[name] not in ASSIGNED:
             return None
     config = _configure(case, given)
-    pytorch = case.launch.engine == "PytorchEngineConfig"
-    return replace(config, backend=PYTORCH) if config is not None and pytorch else config
+    return replace(config, backend=PYTORCH) if config is not None and engine(case) == PYTORCH else config

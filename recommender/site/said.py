@@ -24,7 +24,8 @@ TIME = re.compile(r"(\{[\w.]+_ms\}) ms")
 """A time in a constraint's text: it may become seconds, so its unit is a part of what is filled in."""
 PACKAGE = Path(__file__).parents[1]
 QUESTION = (
-    "choose/advisers.py", "choose/recommend.py", "choose/relax.py", "choose/select.py", "common/text.py",
+    "choose/advisers.py", "choose/looser_goals.py", "choose/recommend.py", "choose/relax.py", "choose/select.py",
+    "common/text.py",
     "estimate/speed.py", "estimate/uncertainty.py", "fleet/aim.py", "fleet/alternatives.py", "fleet/plan.py",
     "fleet/rate_search.py", "fleet/sizing.py", "knowledge/names.py", "knowledge/option_values.py",
     "request/command_line.py", "request/detect_gpu.py", "request/lengths.py", "request/load_lengths.py",
@@ -41,7 +42,7 @@ REVIEW = (
 COMPOSED = (
     "{0} on {1} x {2}", "TurboMind", "PyTorch engine",
     "{0} concurrent requests", "1 concurrent request",
-    "{0} requests/s arriving, {1} at most at once", "{0} requests/s arriving, about {1} at once",
+    "{0} requests/s arriving, {1} at most at once",
     "{0} images of {1}", "1 image of {0}",
     "{0} input and {1} output tokens",
     "input {0} tokens (up to {1}), output {2} (up to {3})",

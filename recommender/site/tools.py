@@ -36,6 +36,7 @@ CHECKER = {
     "warning": "warnings: {count}",
     "info": "notes: {count}",
     "silent": "not checked without {needs}: {count} rules",
+    "unestimated": "not checked, as no estimate knows how this spreads the model over GPUs: {count} rules",
 }
 EXAMPLE = (
     "lmdeploy serve api_server OpenGVLab/InternVL3-8B-AWQ --cache-max-entry-count 0.95 --session-len 256"

@@ -12,7 +12,7 @@ from recommender.knowledge.load import load
 from recommender.knowledge.provenance import record_caveat
 from recommender.render.summary import cite
 from recommender.review.case import Case
-from recommender.review.engine import SEVERITIES, Review
+from recommender.review.engine import ESTIMATE, SEVERITIES, Review
 from recommender.review.releases import covered, release_of
 from recommender.review.rule import Finding, Rule
 
@@ -52,7 +52,7 @@ def silent(reviews: Iterable[Review]) -> dict[str, tuple[str, ...]]:
     for review in reviews:
         for need, names in review.silent.items():
             rules.setdefault(need, set()).update(names)
-    return {need: tuple(sorted(rules[need])) for need in OPTION_FOR if rules.get(need)}
+    return {need: tuple(sorted(rules[need])) for need in (*OPTION_FOR, ESTIMATE) if rules.get(need)}
 
 
 def text(reviews: Sequence[Review], colour: bool = False, short: bool = False) -> Iterator[str]:
@@ -192,8 +192,12 @@ def summary(reviews: Sequence[Review]) -> Iterator[str]:
     for release, named in sorted({named for review in reviews for case in review.cases for named in _named(case)}):
         yield f"LMDeploy {release}, {named} (pass --lmdeploy to change)."
     skipped = silent(reviews)
+    unestimated = skipped.pop(ESTIMATE, ())
     if skipped:
         number = len({name for names in skipped.values() for name in names})
         options = [OPTION_FOR[need] for need in skipped]
         listed = f"{', '.join(options[:-1])} and {options[-1]}" if len(options) > 1 else options[0]
         yield f"{count(number, 'rule')} skipped; pass {listed} to run more (--rules lists them)."
+    if unestimated:
+        number = len(unestimated)
+        yield f"{count(number, 'rule')} skipped: no estimate knows how a launch spreads its model over GPUs."

@@ -61,7 +61,8 @@ async function check() {
     state.texts = { findings: given[FILE], repaired: repaired.stdout, optimized: optimized.stdout };
     at("#check-result").hidden = false;
     const counts = ["error", "warning", "info"].map(kind => fill(texts[kind], { count: report[kind] }));
-    const silent = report.silent.map(each => fill(texts.silent, { count: each.rules.length, needs: label(each.needs) }));
+    const silent = report.silent.map(({ needs, rules }) =>
+      fill(needs === "estimate" ? texts.unestimated : texts.silent, { count: rules.length, needs: label(needs) }));
     say([counts.join(", "), ...silent].join("; "));
     show();
   } catch (error) {

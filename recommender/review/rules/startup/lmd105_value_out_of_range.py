@@ -6,6 +6,8 @@ below one, a KV block length that the GPU's kernels cannot use, and FP8 or Turbo
 Python, where no parser reads them, also text for a number, words that are not among the choices, and values that
 `GenerationConfig` or `TurbomindEngineConfig` checks itself, such as `top_k=-1` and `cache_prompt="none"`.
 
+With the PyTorch engine, also `--cudagraph-capture-batch-sizes` without a size up to `--max-batch-size`.
+
 ## Why
 TurboMind stores the KV cache in 16, 8 or 4 bits. It rejects the newer `--quant-policy` values 16 and 17. It accepts
 42 but cannot run it. The block length must be a multiple of 32 tokens, or of 64 below compute capability 8.0.
@@ -20,6 +22,7 @@ Use a value within the range that the message names:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --server-port 23333
 """
 
+from recommender.common.pattern import pattern
 from recommender.knowledge import option_values
 from recommender.review import checks
 from recommender.review.launch_settings import LaunchSetting
@@ -31,6 +34,8 @@ OTHERS = frozenset({"cache-max-entry-count", "omp-num-threads"})
 """Options whose range has a rule of its own."""
 CHOSEN = frozenset({"async", "device", "distributed-executor-backend", "log-level", "model-format", "moe-a2a-backend"})
 """Options among whose words the configuration of an engine, the engine, or the logger chooses in Python, too."""
+CAPTURED = "cudagraph-capture-batch-sizes"
+WHOLE = pattern(r"[-+]?\d{1,9}")
 DTYPES = ("auto", "float16", "bfloat16")
 """What an engine's configuration takes."""
 
@@ -40,6 +45,7 @@ DTYPES = ("auto", "float16", "bfloat16")
     sources=(
         *(f"constraints/{constraint}" for constraint in RANGES),
         "constraints/kv-bits-turbomind",
+        "flags/cudagraph-capture-batch-sizes",
         "flags/quant-policy",
         "flags/server-port",
         "flags/tp",
@@ -61,6 +67,7 @@ def rule(case: Case) -> Diagnostics:
         if violation.settings and violation.settings[0].id not in refused:
             yield Diagnostic(checks.at(violation.settings[0]), violation.message, violation.record.remedy)
     yield from _kv_bits(case)
+    yield from _capture_sizes(case)
     yield from _dtype(case)
     yield from field_ranges.refused(case) if checks.python(case) else ()
 
@@ -102,6 +109,26 @@ def _kv_bits(case: Case) -> Diagnostics:
         elif turbomind and not refused and not option_values.runs_on_turbomind(option, setting.text):
             message = f"{setting.option.name} {setting.text} works on the PyTorch engine only."
             yield Diagnostic(checks.at(setting), message, f"TurboMind accepts {known}.")
+
+
+def _capture_sizes(case: Case) -> Diagnostics:
+    """Report sizes of CUDA graphs that the PyTorch engine refuses: none above 0, or none up to the batch's."""
+    setting = case.settings.get(CAPTURED)
+    if setting is None or setting.text is None or checks.engine(case) != checks.PYTORCH:
+        return
+    era, sizes = case.resolved.options.get(CAPTURED), setting.text.split()
+    if era is None or not all(WHOLE.fullmatch(size) for size in sizes):
+        return
+    source, why = (f"flags/{CAPTURED}",), "The PyTorch engine does not start with it."
+    batch = case.known.get("config.max_batch_size")
+    for word in setting.option.values:
+        if int(word.value or "1") < 1:
+            message = f"{setting.option.name} {word.value} is out of range; use whole numbers of at least 1."
+            yield Diagnostic(word.written or word.place, message, why, sources=source)
+            return
+    if sizes and isinstance(batch, int) and min(map(int, sizes)) > batch > 0:
+        message = f"{setting.option.name} has no size up to {checks.spelled(case, 'max-batch-size')} {batch}."
+        yield Diagnostic(checks.at(setting), message, why, sources=source)
 
 
 def _dtype(case: Case) -> Diagnostics:

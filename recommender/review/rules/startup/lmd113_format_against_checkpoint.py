@@ -2,7 +2,7 @@
 
 ## What it does
 Reports a `--model-format` that differs from the checkpoint: awq for GPTQ weights, hf for AWQ weights, or awq for
-unquantised weights.
+unquantised weights. With the PyTorch engine, also any format but fp8 for unquantised weights, hf too.
 
 ## Why
 LMDeploy reads the quantisation from the checkpoint's config.json. A format that contradicts it stops startup. The
@@ -25,7 +25,7 @@ from recommender.common.text import shorten
 from recommender.review import checks, edits
 from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting, option_rule
 
-MATCHES = "model-format-matches"
+MATCHES, PYTORCH = "model-format-matches", "model-format-pytorch"
 QUANTISED = frozenset({"awq", "gptq", "mxfp4", "compressed-tensors"})
 
 
@@ -34,7 +34,9 @@ MARK = pattern(r"awq|gptq|int[48]|[48]-?bit|w[48]a|quant|mxfp|fp8|compressed", r
 QWEN_INT = pattern(r"Qwen/Qwen[^/]*-Int[48]$")
 
 
-@option_rule("model-format", "error", sources=(f"constraints/{MATCHES}", "flags/model-format"))
+@option_rule(
+    "model-format", "error", sources=(f"constraints/{MATCHES}", f"constraints/{PYTORCH}", "flags/model-format")
+)
 def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     if setting.text is None:
         return
@@ -44,7 +46,14 @@ def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
         return
     for violation in checks.broken(case, MATCHES):
         yield Diagnostic(checks.at(setting), violation.message, violation.record.remedy, fix)
-    if setting.text in QUANTISED and not case.resolved.model.quantization and not checks.local(case):
+    if checks.local(case):  # its weights may differ
+        return
+    runs = checks.wanted(case) == checks.engine(case) or checks.falls_back(case)
+    for violation in checks.broken(case, PYTORCH) if runs else ():
+        source = (f"constraints/{PYTORCH}",)
+        yield Diagnostic(checks.at(setting), violation.message, violation.record.remedy, fix, sources=source)
+        return
+    if setting.text in QUANTISED and not case.resolved.model.quantization:
         yield Diagnostic(
             checks.at(setting),
             f"The weights of {case.resolved.model.hub} are not quantised, but the option says {setting.text}.",

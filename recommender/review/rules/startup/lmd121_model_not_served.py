@@ -20,17 +20,40 @@ Use a release or an engine that serves the model. With 0.9.0 or newer:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf
 """
 
+from packaging.version import Version
+
 from recommender.common.text import shorten
 from recommender.review import checks
-from recommender.review.rule import Case, Diagnostic, Diagnostics
+from recommender.review.rule import Case, Diagnostic, Diagnostics, declare
 from recommender.review.rules.constraint_rule import MODEL, constraint_rule
 
 GGUF = ".gguf"
 
-_constraints = constraint_rule(
+HEADS_ASKED_UNTIL = Version("0.14.0")
+"""The release from which LMDeploy no longer asks for the size of the heads before it takes TurboMind."""
+HEADS_ASKED = frozenset(
+    {
+        "InternVLChatModel",
+        "InternVLForConditionalGeneration",
+        "LlamaForCausalLM",
+        "LlavaForConditionalGeneration",
+        "Qwen2ForCausalLM",
+    }
+)
+"""The architectures for which it asked (0.7.0 turbomind/supported_models.py:100-117): others fell back."""
+
+
+def _keeps_turbomind(case: Case) -> bool:
+    """Return whether LMDeploy takes TurboMind, asked for or by default, whatever the size of the heads."""
+    asked = case.resolved.version < HEADS_ASKED_UNTIL and checks.architecture(case) in HEADS_ASKED
+    return checks.engine(case) == checks.TURBOMIND and not asked
+
+
+_heads = constraint_rule(__name__, "error", ("head-dim", "head-dim-before-0-12-2"), at=MODEL, when=_keeps_turbomind)
+_layout = constraint_rule(
     __name__,
     "error",
-    ("head-dim", "head-dim-before-0-12-2", "internvl-hf-release"),
+    ("internvl-hf-release",),
     at=MODEL,
     when=lambda case: checks.wanted(case) == checks.TURBOMIND,
     assume=lambda _: {"config.backend": checks.TURBOMIND},
@@ -38,7 +61,7 @@ _constraints = constraint_rule(
 
 
 def _check(case: Case) -> Diagnostics:
-    found = list(_constraints.check(case)) if _constraints.check is not None else []
+    found = [each for rule in (_heads, _layout) if rule.check is not None for each in rule.check(case)]
     yield from found
     name = checks.literal(case.launch)
     if found or not name or case.launch.starts not in ("api_server", "pipeline"):
@@ -56,4 +79,4 @@ def _check(case: Case) -> Diagnostics:
         )
 
 
-rule = _constraints._replace(check=_check)
+rule = declare(__name__, "error", check=_check, sources=(*_heads.sources, *_layout.sources))

@@ -33,10 +33,11 @@ ROOMS, FITS = ("weights-leave-room", "weights-leave-room-pytorch"), "memory-fits
     sources=(*(f"constraints/{room}" for room in ROOMS), f"constraints/{FITS}", "threads/out-of-memory-at-start"),
 )
 def rule(case: Case) -> Diagnostics:
-    if checks.wanted(case) != checks.engine(case):
-        return  # the estimates are TurboMind's
+    if checks.wanted(case) != checks.engine(case) and not checks.falls_back(case):
+        return  # the estimates are those of an engine that may not run
     for violation in checks.broken(case, *ROOMS):
-        yield Diagnostic(checks.model_place(case), violation.message, violation.record.remedy)
+        source = (f"constraints/{violation.record.id}",)
+        yield Diagnostic(checks.model_place(case), violation.message, violation.record.remedy, sources=source)
         return
     for violation in checks.broken(case, FITS):
         if _exceeds(case):
