@@ -31,7 +31,7 @@ from recommender.request.resolved_request import ResolvedRequest
 
 MOST_POOLED = 16
 MOST_RUNNING = 250
-"""Requests that all simulated servers run at once, about; more hardly shorten a queue."""
+"""Requests that all simulated servers together run at once, roughly; more barely shorten a queue."""
 MOST_SHARES = 4
 """Most shares into which arrivals are divided among servers: more make those of one server barely more regular."""
 MOST_SPREAD = 1024
@@ -41,19 +41,19 @@ QUEUED = 1000
 COUNTED = (1000, 40_000)
 """Requests that count: at least and at most; fewer with less than half of the effort."""
 GROUPS, MOST_OF_GROUPS, LEAST_GROUPS, VERY_LARGE = 600, 24_000, 50, 64
-"""Of requests that come in groups, so many groups count; of large ones so many requests, half as many of very large
-ones, and no fewer groups than the third, as more take too long."""
+"""Where requests come in groups: groups to count, the most requests in them, the fewest groups, and the size of a group
+from which half as many requests count. More would take too long."""
 EACH = 160
-"""Of each server at least so many requests count: it starts with nothing to prepare, and has its usual queue only after
+"""Requests of each server that count, at least: it starts with nothing to prepare, and has its usual queue only after
 dozens of requests. Where batches are compared, fewer do."""
 WANDERING = 25
-"""A queue wanders over 1 / (1 - busy)² requests; so many times as many count, of few servers more."""
+"""A queue fluctuates over 1 / (1 - busy)² requests. This multiple of them counts, more with few servers."""
 GROUPS_WANDER = 2
-"""Of requests in groups so many times as many count: a typical stretch has their usual crowds only if it is long."""
+"""Where requests come in groups, this multiple of them counts: only a long stretch has their usual crowds."""
 FEW = 4
 FAR_APART_MS = 1e9
 ARRIVALS_SEED = 15
-"""Of a hundred, the one whose gaps make a queue with equal service times wait most nearly as theory says.
+"""Of a hundred seeds, the one whose queue with equal service times waits most nearly as theory says.
 
 A few thousand requests of others may lack the rare crowds that make the longest queues."""
 

@@ -40,9 +40,9 @@ class Memory:
     """The memory of one GPU under a configuration, in bytes, tokens and blocks.
 
     ``loading`` is the peak while weights load, ``free`` what is free when the KV region
-    is sized. ``kv_blocks`` and ``kv_tokens`` are those beside the states of the running requests, for linear
-    attention. ``kv_requests`` fit into the cache; ``kv_needed_tokens`` must, with ``kv_prefix_tokens`` of a prefix that
-    all requests share and the cache holds once; 0 without prefix caching.
+    is sized. ``kv_blocks`` and ``kv_tokens`` leave out the states of linear attention. ``kv_requests`` is how many
+    full-length requests fit, ``kv_needed_tokens`` what the load needs at least, and ``kv_prefix_tokens`` the shared
+    prefix, which is stored once (0 without prefix caching).
     """
 
     items: tuple[MemoryItem, ...]

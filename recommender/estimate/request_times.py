@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CROWDED_FROM = 0.75
 """OMP_NUM_THREADS as a share of the cores from which preprocessing threads delay each other."""
 CROWDED_THREADS, CROWDED_GROWTH = 16, 1.25
-"""What crowding adds to a request is that of so many threads or fewer; with more it grows with this power.
+"""Up to this many threads crowding adds a constant time to a request; beyond, the time grows with this power.
 
 With a thread for each core a request of one tile alone took about 10 ms more on 16 cores, 78 and 89 on 64
 (h100-x4-2026-11-26-internvl-tp-2-vision, h100-x4-2026-11-26-internvl-vision).

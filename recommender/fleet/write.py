@@ -26,9 +26,9 @@ DIGESTS = ".written.sha256"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The files of a folder after a rendering, and those of an earlier one that this one does not have.
+    """The files that were written, and those of an earlier rendering that are obsolete.
 
-    Of the latter, ``removed`` are gone; ``kept`` were edited by hand and stay. ``whole`` is false if an interruption
+    Of the obsolete, ``removed`` are gone; ``kept`` were edited by hand and stay. ``whole`` is false if an interruption
     could have left old files beside new ones.
     """
 

@@ -59,7 +59,7 @@ def _like(folder: Path, config: Mapping[str, Any], store: Store) -> tuple[record
 
 
 def _needs(model: records.Model, store: Store) -> tuple[records.NeededOption, ...]:
-    """Return what records of the same shape need: whatever its folder is called, the checkpoint needs no less."""
+    """Return the options that records of the same shape need; the folder's name does not matter."""
     alike = (each for each in store.models.values() if each.architecture == model.architecture)
     needs = {need.option: need for each in alike if _same_shape(each.text, model.text) for need in each.needs}
     return tuple(needs.values())
@@ -155,7 +155,7 @@ def _bias(text: Mapping[str, Any], base: records.TextShape) -> str:
 
 
 def _window(text: Mapping[str, Any], base: records.Window, layers: Any) -> dict[str, Any]:
-    """Return the window; of its layers only, where nothing lists them, that each so many-th has none."""
+    """Return the sliding window. Without a list of its layers, assume that every n-th layer has none."""
     listed = _count(text.get("layer_types"), "sliding_attention")
     every = text.get("sliding_window_pattern")
     each = every if isinstance(every, int) and every > 1 else 2
@@ -187,7 +187,7 @@ def _linear(text: Mapping[str, Any], base: records.LinearAttention) -> dict[str,
 
 
 def _linear_layers(text: Mapping[str, Any]) -> int:
-    """Return the layers with linear attention: listed, or all but each so many-th."""
+    """Return the number of layers with linear attention: those listed, else all but every n-th."""
     layers, every = text.get("num_hidden_layers"), text.get("full_attention_interval")
     counted = 0
     if isinstance(layers, int) and isinstance(every, int) and every > 0:

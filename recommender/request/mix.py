@@ -29,7 +29,7 @@ BANDS = 40
 
 
 def choose_asked(requests: Sequence[Asked], most: int = MOST_ASKED) -> tuple[Asked, ...]:
-    """Return at most so many requests that stand for all: of every kind, answers and prompts of every length."""
+    """Return a sample of at most ``most`` requests: all image counts, and prompts and answers of every length."""
     if len(requests) <= most:
         return tuple(requests)
     by_answer = sorted(requests, key=lambda each: (each.images, each.output))

@@ -34,8 +34,8 @@ BAD_TIME = "time: missing or not understood"
 OTHER_TIME = "time: a date among seconds, or the other way round"
 FEW = 20
 FEW_NOTES = (
-    "one request shows neither arrivals nor how lengths vary: all are taken to be like it; take some hundred",
-    "so few requests hardly show arrivals and how lengths vary; take some hundred",
+    "one request tells neither arrivals nor how lengths vary: all are taken to be like it; use a few hundred",
+    "too few requests to learn arrivals and how lengths vary; use a few hundred",
 )
 """What is said of a file with one request, and with fewer than ``FEW``."""
 TIED = 0.2

@@ -1,4 +1,4 @@
-"""Lead old addresses to their new ones: the runs had a page each, and the picker was no part of the first page."""
+"""Redirect old addresses: runs had a page each, and the picker a page of its own."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ for its turn gets both tokens in one piece, so no more than one piece a stream i
 reaches its client when the pieces are written: first tokens are the last in the engine's list, and the end of an answer
 is written after its last token. A request on its way in has several turns of the loop to wait for.
 
-Beside an engine in Python the thread that prepares images stands still while tokens are written: all share the lock of
-Python's interpreter. Times are in ms.
+With an engine in Python, images are not prepared while tokens are written: all share the lock of Python's interpreter.
+Times are in ms.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Find a typical stretch among many arrivals in groups.
 
 The p99 of requests that come in groups depends on the few largest groups and on those that come close together. A
-stretch of some hundred groups, drawn by chance, has too many or too few of them, and its p99 is off by a third. So many
-groups are drawn, a simple queue tells what each meets, and the stretch that has as many long waits as all is simulated.
+stretch of some hundred groups, drawn by chance, has too many or too few of them, and its p99 is off by a third.
+Therefore many groups are drawn, a simple queue gives the wait of each, and the stretch whose share of long waits equals
+that of all is simulated.
 """
 
 from __future__ import annotations

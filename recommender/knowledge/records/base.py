@@ -34,7 +34,7 @@ class Record(BaseModel):
 
 
 class CodeSource(Record):
-    """A token that stands at a line of a file of one LMDeploy release.
+    """A token on one line of a file in one LMDeploy release.
 
     A path under ``lmdeploy/`` or ``METADATA`` is in the release's wheel; any other
     path is in the public repository at the release's tag.

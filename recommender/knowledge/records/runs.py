@@ -162,9 +162,9 @@ class Phase(Record):
     first from the first send; added up they are the ends, rounded once each. The first ``window_requests`` of
     them lie in the window of ``window_s``, which ends when no new request is started any more.
 
-    Requests a second of a closed loop of N are those between the end of the first N sent and the end of the window;
-    a request counts by the part of its time that lies between. N at once on an idle server are what no steady load
-    sends, and answers that come in waves would add or lose a round. Times are taken without the first N. By Little's
+    The rate of a closed loop of N counts from the end of the first N requests to the end of the window; a request
+    that lies there in part counts by that part. The first N are left out, of the times too: they start at once on an
+    idle server, as no steady load does, and answers that come in waves would add or lose a round. By Little's
     law requests/s times the mean latency of the requests that ended in the window are N. A phase where they are not,
     within 5 %, is too short for the way its answers come: no fit, verdict or table counts it. A record without gaps
     does not tell when its requests were sent: the first N to end are left out, and requests a second are N over the
@@ -172,8 +172,8 @@ class Phase(Record):
     it begins with the Nth answer, and the mean counts a request by its part in the window. Open loops, and a phase
     with failures or of under two rounds: ``window_requests / window_s``, and the times of all answers.
 
-    ``streamed`` tells which answers the times to the first token in ``ttft_ms`` belong to: each is so many answers
-    after the one before, the first so many from the beginning, counted from 1. Empty where every request streamed.
+    ``streamed`` tells which answers the times to the first token in ``ttft_ms`` belong to: each number is the
+    distance to the answer before, in answers; the first counts from 1. Empty where every request streamed.
     """
 
     concurrency: Annotated[int, Field(ge=0, description="0: open loop")]

@@ -103,7 +103,7 @@ def spans(knowledge: KnowledgeFolder) -> Iterator[Problem]:
 def weights(knowledge: KnowledgeFolder) -> Iterator[Problem]:
     """Check that an option's text with a measured speed says that the weights were random.
 
-    Claims say it by themselves, from their runs. Repair: add the words "random weights".
+    Claims need no such words: outputs add them from the cited runs. Repair: add the words "random weights".
     """
     options: Iterator[tuple[str, records.Flag | records.Parameter]]
     options = chain(knowledge.records_of(records.Flag), knowledge.records_of(records.Parameter))
