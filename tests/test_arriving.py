@@ -12,6 +12,7 @@ from recommender import NothingFits, Request, compare, estimate, recommend, revi
 from recommender.choose.arriving import arrive_at
 from recommender.choose.select import predict
 from recommender.commands import compare as compare_command
+from recommender.estimate.speed import estimate as predict_speed
 from recommender.knowledge import records
 from recommender.knowledge.index import read_record
 from recommender.knowledge.load import load
@@ -141,6 +142,65 @@ def test_headroom_raises_the_rate_that_is_a_goal() -> None:
     over = estimate(replace(asked, rps=most * 0.9, headroom=1.5))
     constraints = {each.constraint for each in over.findings if each.severity == "reject"}
     assert "goal-rps" in constraints
+
+
+@pytest.mark.parametrize(
+    ("gpu", "model", "workload", "rps"),
+    [
+        ("a100-sxm-80g", "internvl3-8b-awq", "", 40.0),
+        ("a100-sxm-80g", "llama-3.1-8b-instruct", "rag", 2.5),
+        ("l40s", "internvl3-8b-awq", "caption", 19.8),
+        ("h100-sxm-80g", "internvl3-8b-awq", "caption", 8.0),
+    ],
+)
+def test_no_more_is_answered_than_full_servers_answer(gpu: str, model: str, workload: str, rps: float) -> None:
+    """Where more arrive, clients that never pause tell the most; and the longest wait tells that it grows."""
+    made = recommend(Request(gpu=gpu, model=model, workload=workload, rps=rps))
+    full = replace(made.resolved, rps=0.0, concurrency=made.config.max_batch_size * made.config.servers)
+    most = predict_speed(full, made.config, kv_tokens=made.memory.kv_tokens).rps.value
+    assert most < rps
+    assert made.speed.rps.value == pytest.approx(most, rel=1e-6)
+    assert made.speed.profile is not None
+    assert made.speed.profile.rps <= most * 1.000001
+    assert {finding.constraint for finding in made.findings} & {"goal-rps", "rate-near-limit"}
+
+
+def test_a_rate_near_the_limit_is_not_served_slower_than_a_higher_one() -> None:
+    """A conversation of agents at 0.6/s waited 20 s for its first token, at 0.7/s 0.2 s: the cache took 16 bits."""
+    asked = Request(gpu="h100-sxm-80g", model="llama-3.1-8b-instruct", workload="agent")
+    slow, fast = (recommend(replace(asked, rps=rps)).speed for rps in (0.6, 0.7))
+    assert slow.ttft_ms.value <= fast.ttft_ms.value * 1.05
+
+
+def test_eight_cards_serve_eight_times_what_one_serves() -> None:
+    """Each is tried with as many at once as one alone."""
+    asked = Request(gpu="h100-sxm-80g", model="llama-3.1-8b-instruct", workload="chat")
+    assert recommend(replace(asked, rps=20.0))
+    assert recommend(replace(asked, rps=160.0, gpu_count=8)).speed.rps.value == pytest.approx(160)
+
+
+def test_two_ways_to_ask_for_one_goal_have_one_answer() -> None:
+    """--p99 and --latency p99: of the same figure, which the quantiles show, too."""
+    asked = Request(gpu="h100-sxm-80g", model="llama-3.1-8b-instruct", concurrency=2)
+    made = recommend(asked)
+    speed = made.speed
+    assert speed.profile is not None
+    assert speed.profile.latency.p99 == speed.p99_ms.value
+    for most, fits in ((speed.p99_ms.high * 1.01, True), (speed.p99_ms.low * 0.99, False)):
+        for goal in ({"p99_ms": most}, {"latency_ms": most, "latency_at": "p99"}):
+            try:
+                assert recommend(replace(asked, **goal)).request
+                found = True
+            except NothingFits:
+                found = False
+            assert found == fits, goal
+
+
+def test_headroom_leaves_as_much_room_as_without() -> None:
+    """Who asks for reserve gets no batch that fills up earlier."""
+    asked = Request(gpu="h100-sxm-80g", model="llama-3.1-8b-instruct", concurrency=8)
+    batches = [recommend(replace(asked, headroom=more)).config.max_batch_size for more in (1.0, 1.2, 1.5, 2.0)]
+    assert min(batches) == batches[0] == 16
 
 
 @pytest.mark.parametrize("rps", [10, 20, 22, 25, 26.5, 27])

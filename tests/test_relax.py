@@ -424,6 +424,34 @@ def test_what_is_offered_fits() -> None:
     assert isinstance(choose(resolve(gpu=gpu, gpu_count=int(count or 1), **asked)), Choice)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--gpu T4 --model qwen3-8b --workload text --rps 1",
+        "--gpu T4 --model qwen3-8b --workload text --rps 5",
+        "--gpu RTX-4090 --model qwen3-30b-a3b --rps 40 --ttft p99:500",
+        "--gpu L4 --model qwen3-8b --workload code --output-tokens 20 --rps 40 --burstiness 4",
+        "--gpu L40S --workload caption --rps 40",
+        "--gpu H100-80G --model llama-3.1-8b-instruct --workload agent --turns 5 --concurrency 150 --headroom 2",
+        "--gpu L4 --model internvl3-38b --vram 10",
+        "--gpu H100-80G --model llama-3.1-8b-instruct --concurrency 64 --workload chat --ttft 10 --tpot 5",
+        "--gpu H100-80G --model llama-3.1-8b-instruct --concurrency 2 --latency p99:1000",
+    ],
+)
+def test_what_is_offered_is_answered(words: str) -> None:
+    """Added to the command as it stands, whatever it is: a card, a checkpoint, a rate, a time, a load."""
+    asked = [*shlex.split(words), "--format", "command"]
+    with pytest.raises(NothingFits) as raised:
+        recommend(build_request(root.make_context("recommend", [*asked]).params), STORE)
+    change = raised.value.change
+    assert change is not None
+    offered = dict(zip(change.options.split()[::2], change.options.split()[1::2], strict=True))
+    offered = {"--concurrency" if name == "--load" else name: value for name, value in offered.items()}
+    kept = dict(zip(asked[::2], asked[1::2], strict=True)) | offered
+    request = build_request(root.make_context("recommend", [word for pair in kept.items() for word in pair]).params)
+    assert recommend(request, STORE)
+
+
 # --- other ways out, and goals that the range does not exclude
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from variants import STORE
 
 from recommender.common.errors import RequestError
+from recommender.common.text import shorten
 from recommender.common.units import IN_GIB, MS, TOKENS, read_quantity
 from recommender.options import build_request, question_options
 from recommender.request import command_line
@@ -150,6 +151,16 @@ def test_what_an_option_does_not_take(option: str, text: str) -> None:
     with pytest.raises(RequestError, match=f"^--{option.replace('_', '-')} ") as caught:
         read(**{option: text})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "text"), [("ttft", "p99:"), ("latency", "p50: "), ("prefix_tokens", "500:"), ("output_tokens", ":9")]
+)
+def test_what_was_typed_is_told(option: str, text: str) -> None:
+    """All of it, and not the empty half behind a colon."""
+    with pytest.raises(RequestError) as caught:
+        read(**{option: text})
+    assert f"--{option.replace('_', '-')} {shorten(text, 40)}: " in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from recommender.choose.candidates import default_values, tiers
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.needs import list_needs
 from recommender.choose.reasons import Explanation, explain
-from recommender.choose.select import Candidate
+from recommender.choose.select import NOT_EXCLUDED, Candidate
 from recommender.common.errors import RequestError, UnknownName
 from recommender.common.text import count, did_you_mean, normal, shorten
 from recommender.estimate.configuration import Configuration
@@ -242,7 +242,7 @@ def find_problems(
     return (
         *_find_unread(resolved, adviser),
         *_find_unpredicted(resolved, adviser, candidate.config.cards),
-        *constraints.evaluate(parsed, candidate.values, "reject"),
+        *_find_violated(resolved, candidate),
         *constraints.evaluate(parsed, candidate.values, "warn"),
         *(
             ConstraintFinding(
@@ -264,6 +264,16 @@ def find_problems(
             if all(parse(text).holds(candidate.values) for text in claim.when)
         ),
     )
+
+
+def _find_violated(resolved: ResolvedRequest, candidate: Candidate) -> Iterator[ConstraintFinding]:
+    """Yield the violated constraints that reject; a goal that the prediction's range includes warns, as elsewhere."""
+    parsed, goals = constraints.parse_all(resolved.store), constraints.list_goal_constraints(resolved.store)
+    best = {**candidate.values, **constraints.best_speed_values(candidate.speed, resolved.request)}
+    missed = {finding.constraint for finding in constraints.evaluate(parsed, best, "reject")}
+    for finding in constraints.evaluate(parsed, candidate.values, "reject"):
+        near = finding.constraint in goals - missed
+        yield replace(finding, severity="warn", message=f"{finding.message} {NOT_EXCLUDED}") if near else finding
 
 
 def _find_unpredicted(resolved: ResolvedRequest, adviser: GivenSettings, cards: int) -> Iterator[ConstraintFinding]:

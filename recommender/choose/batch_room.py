@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from recommender.estimate.memory_items import Memory
 
 ROOM = (2.0, 1.5, 1.25)
-"""Batches to try, as multiples of the planned load, largest first."""
+"""Batches to try, as multiples of the load without headroom, largest first."""
 
 LARGER_BATCHES = Version("0.10.0")
 
@@ -26,14 +26,14 @@ def larger_batches(resolved: ResolvedRequest, config: Configuration) -> Iterable
     """Return a configuration with larger batches, largest first; none where the batch is to equal the load.
 
     They end at LMDeploy's own batch. Room costs no cache: that is sized for twice the load anyway. The batch equals
-    the load for the goal memory, for a rate or ``--headroom``, which plan for more themselves, and for images: no
-    gain was measured beyond the load (claim larger-batch-raises-throughput).
+    the load for the goal memory, for a rate, which plans for more itself, and for images: no gain was measured beyond
+    the load (claim larger-batch-raises-throughput).
     """
     request = resolved.request
-    if request.goal == "memory" or request.headroom > 1 or resolved.rps or resolved.images or config.share > 1:
+    if request.goal == "memory" or resolved.rps or resolved.images or config.share > 1:
         return ()
     most = default_batch(resolved)
-    sizes = dict.fromkeys(min(math.ceil(factor * config.max_batch_size), most) for factor in ROOM)
+    sizes = dict.fromkeys(min(math.ceil(factor / request.headroom * config.max_batch_size), most) for factor in ROOM)
     return [replace(config, max_batch_size=size) for size in sizes if size > config.max_batch_size]
 
 

@@ -298,8 +298,8 @@ def _most_served(resolved: ResolvedRequest, candidate: Candidate) -> Range:
 
 
 def _bound_by_arrivals(served: Range, most: Range, arriving: float) -> Range:
-    """Return the answered requests/s, with the range of the ``most`` that are: never more than arrive."""
-    value = min(served.value, arriving)
+    """Return the answered requests/s, with the range of the ``most`` that are: never more than that, or than arrive."""
+    value = min(served.value, most.value, arriving)
     return Range(value, min(value, most.low), min(max(value, most.high), arriving))
 
 
@@ -326,7 +326,8 @@ def _complete(
     most = _most_served(resolved, candidate)
     speed = replace(candidate.speed, replayed=replay(resolved, candidate.config, candidate.memory.kv_tokens))
     if resolved.rps:
-        speed = replace(speed, rps=_bound_by_arrivals(speed.rps, most, resolved.rps))
+        rps = _bound_by_arrivals(speed.rps, most, resolved.rps)
+        speed = replace(speed, rps=rps, profile=speed.profile and speed.profile.answer_at_most(rps.value))
     return Recommendation(
         made_by=f"lmdeploy-recommender {__version__}",
         request=resolved.request,

@@ -196,8 +196,8 @@ def parse_goal(option: str, text: str) -> tuple[str, float]:
     """Return quantile and ms of ``[QUANTILE:]TIME``. Raises RequestError."""
     at, colon, time = text.partition(":")
     at = at.strip().casefold()
-    if colon and at not in get_args(Quantile):
-        raise RequestError(f"{option} {shorten(text, 40)}: write mean, p50, p90 or p99 before the colon, as p99:2s")
+    if colon and (at not in get_args(Quantile) or not time.strip()):
+        raise RequestError(f"{option} {shorten(text, 40)}: write mean, p50, p90 or p99, a colon and a time, as p99:2s")
     return (at, parse_time(option, time)) if colon else ("mean", parse_time(option, text))
 
 

@@ -84,6 +84,8 @@ def parse_tokens(option: str, text: str, most: int, spread: bool = True) -> tupl
     Raises RequestError.
     """
     p50, colon, p99 = text.partition(":")
+    if colon and not (p50.strip() and p99.strip()):
+        raise RequestError(f"{option} {shorten(text, 40)}: write median and 99th percentile, such as 500:2000")
     values = [
         _tokens(option, part, most, ", or two as P50:P99" if spread else "")
         for part in ((p50, p99) if colon else (p50,))

@@ -53,6 +53,8 @@ def resolve_lengths(request: Request, workload: records.Workload, model: records
     prompts = _lengths(request.input_lengths, request.prompt_tokens, request.prompt_p99, usual)
     usual = (workload.output_tokens, workload.output_p90, workload.output_p99)
     outputs = _lengths(request.output_lengths, request.output_tokens, request.output_p99, usual)
+    if request.tpot_ms and outputs[-1] == 1:
+        raise RequestError("--tpot: answers of one token have no time per token; remove it, or ask for longer answers")
     turns = request.turns or workload.turns
     given = bool(request.prompt_tokens or request.input_lengths)
     prefix = request.prefix_tokens or (0 if given else min(workload.prefix_tokens, max(prompts[0] - 1, 0)))
