@@ -81,7 +81,7 @@ CASES = """
 2 | --gpu L4 --isl 5000000 | use a whole number from 1 to 2000000
 2 | --gpu L4 --max-context 10 | an answer alone may take 16 tokens; allow more
 2 | --gpu L4 --p99 1h | use a number above 0, such as 500, 500ms or 2s
-2 | --gpu L4 --ttft p98:2s | write mean, p50, p90 or p99 before the colon
+2 | --gpu L4 --ttft p98:2s | write mean, p50, p90 or p99, a colon
 2 | --gpu L4 --goal fast | use one of latency
 2 | --gpu L4 --vram 200 | ask for less
 2 | --gpu L4 --kv int3 | use one of auto
