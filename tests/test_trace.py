@@ -207,7 +207,9 @@ def test_times_that_are_no_arrivals_are_left_out(tmp_path: Path, runs: list[dict
     assert "arrivals: none known" in found.summary
 
 
-@pytest.mark.parametrize(("rows", "said"), [(1, "one request tells neither arrivals"), (19, "too few requests"), (20, "")])
+@pytest.mark.parametrize(
+    ("rows", "said"), [(1, "one request tells neither arrivals"), (19, "too few requests"), (20, "")]
+)
 def test_few_requests_are_no_sample(tmp_path: Path, rows: int, said: str) -> None:
     """One row has no gap and one length; the summary warns, and the job still runs."""
     lines = [f"{at},{300 + at},{200 - at}" for at in range(rows)]
