@@ -12,7 +12,7 @@ from recommender.choose.candidates import default_values, tiers
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.needs import list_needs
 from recommender.choose.reasons import Explanation, explain
-from recommender.choose.select import NOT_EXCLUDED, Candidate
+from recommender.choose.select import Candidate, warn_of_goal
 from recommender.common.errors import RequestError, UnknownName
 from recommender.common.text import count, did_you_mean, normal, shorten
 from recommender.estimate.configuration import Configuration
@@ -272,8 +272,7 @@ def _find_violated(resolved: ResolvedRequest, candidate: Candidate) -> Iterator[
     best = {**candidate.values, **constraints.best_speed_values(candidate.speed, resolved.request)}
     missed = {finding.constraint for finding in constraints.evaluate(parsed, best, "reject")}
     for finding in constraints.evaluate(parsed, candidate.values, "reject"):
-        near = finding.constraint in goals - missed
-        yield replace(finding, severity="warn", message=f"{finding.message} {NOT_EXCLUDED}") if near else finding
+        yield warn_of_goal(finding) if finding.constraint in goals - missed else finding
 
 
 def _find_unpredicted(resolved: ResolvedRequest, adviser: GivenSettings, cards: int) -> Iterator[ConstraintFinding]:

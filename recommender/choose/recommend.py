@@ -212,7 +212,7 @@ def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCa
     goals = list_goal_constraints(resolved.store)
     tried = _first_likely(replace(resolved, rps=resolved.request.planned_rps))
     outcome = choose(tried)
-    best, near, tries = (tried, outcome), _near(tried, outcome), [(tried, outcome)]
+    best, tries = (tried, outcome), [(tried, outcome)]
     left, flat = LARGER, 0
     while tried.concurrency < _most_at_once(resolved) and left:
         missed = set() if isinstance(outcome, Choice) else goals & dict(outcome.rejected).keys()
@@ -223,7 +223,6 @@ def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCa
         outcome = choose(tried)
         if isinstance(outcome, NoCandidate) and not goals & dict(outcome.rejected).keys():
             break  # the rate is the limit, not the memory for more requests at once
-        near += _near(tried, outcome)
         tries.append((tried, outcome))
         if _is_worth(best, tried, outcome):
             best, flat = (tried, outcome), 0
@@ -231,9 +230,12 @@ def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCa
             break
         else:
             flat += 1
-    if isinstance(best[1], NoCandidate) and near:
+    if isinstance(best[1], Choice):
+        return best
+    near = [case for each in tries for case in _near(*each)]
+    if near:
         return min(near, key=lambda each: round(excess(each[1].best, resolved.request), 2))
-    return min(reversed(tries), key=_excess) if isinstance(best[1], NoCandidate) else best
+    return min(reversed(tries), key=_excess)
 
 
 def _excess(case: tuple[ResolvedRequest, Choice | NoCandidate]) -> float:

@@ -35,7 +35,7 @@ FORMAT = re.compile(r"awq|gptq|int4|fp8|instruct")
 SLACKS = (1.0, 1.05, 1.2, 1.5)
 """Factors on the times, and divisors of the rate, that are predicted where goals are missed."""
 MOST_CARDS = 3
-"""Larger GPUs that are tried one by one, as that takes long; of the others that may do, so many are tried."""
+"""Larger GPUs that are tried first, one by one, and how many of the rest that may do: each takes long."""
 AT_ONCE = (16, 64, 256, 1024)
 """Requests at once that are tried for a rate."""
 LEAST_PROMPT = 256
@@ -189,9 +189,9 @@ def _looser_goals(resolved: ResolvedRequest, closest: Candidate | None) -> Itera
     """
     if closest is None:
         return
+    text = "the best prediction for this GPU and load" + offer_fewer_tiles(resolved, closest.config)
     for slack in SLACKS:
         missed = list_missed(resolved.request, closest.speed, slack)
-        text = "the best prediction for this GPU and load" + offer_fewer_tiles(resolved, closest.config)
         relaxed = ask(resolved, **{field: value for field, _, value in missed})
         rps = relaxed.request.planned_rps if resolved.rps else 0.0
         yield RequestChange(" ".join(option for _, option, _ in missed), text), replace(relaxed, rps=rps)

@@ -236,11 +236,13 @@ def _warn_of_goals(
 ) -> tuple[ConstraintFinding, ...]:
     """Return the goals that the middle of a prediction misses, as warnings, before the other warnings."""
     missed = [rule for rule in constraints.find_violated(applicable, near.values) if rule.record.id in _goals(resolved)]
-    goals = (
-        replace(finding, severity="warn", message=f"{finding.message} {NOT_EXCLUDED}")
-        for finding in constraints.explain_violated(missed, near.values)
-    )
+    goals = map(warn_of_goal, constraints.explain_violated(missed, near.values))
     return (*goals, *constraints.evaluate(applicable, near.values, "warn"))
+
+
+def warn_of_goal(finding: ConstraintFinding) -> ConstraintFinding:
+    """Return what a missed goal that the range includes says: it warns."""
+    return replace(finding, severity="warn", message=f"{finding.message} {NOT_EXCLUDED}")
 
 
 def _assess(

@@ -39,17 +39,17 @@ BESIDE = (
 )
 """Files that pin what is installed, the surest first."""
 GETS = frozenset({"install", "pull", "import", "add", "create", "clone", "instance", "update", "upgrade"})
-BUILDS = frozenset({"apptainer", "singularity"})
 """Words of commands that fetch what is run later, of pip, conda, docker, apptainer, enroot and git."""
+BUILDS = frozenset({"apptainer", "singularity"})
+"""Programs whose build fetches an image; that of others only names one."""
 RUNS = pattern(r"\b(?:uvx?|pipx)\b[^;&|#]*$")
 """What installs a release to run it, in the line before it."""
 BUILT = pattern(r"[ \t]*RUN[ \t]")
 """An instruction of a Dockerfile within a compose file."""
 CODE = ("python", "steps", "docker", "program")
 """Kinds whose installations are no shell calls."""
-
-
 LONGEST_COMMAND = 2000
+"""Characters before a release in which its command begins."""
 UPGRADED = pattern(
     r"\binstall\b(?=[^\n;&|#]{0,400}[\s\"'](?:-[A-Za-z]*[UI][A-Za-z]*|--upgrade|--force-reinstall|--ignore-installed)(?![\w-]))"
     r"(?![^\n;&|#]{0,400}[\s\"'](?:-c|--constraint)(?![\w-]))[^\n;&|#]{0,400}?(?<![\w./-])lmdeploy(?:\[[\w,-]*\])?"

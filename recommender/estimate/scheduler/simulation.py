@@ -82,7 +82,7 @@ class LoadFigures:
         return replace(self, ttft=ttft, latency=latency)
 
     def answer_at_most(self, rps: float) -> LoadFigures:
-        """Return them with no more than so many requests/s."""
+        """Return them with at most ``rps`` requests/s."""
         rps = min(self.rps, rps)
         return replace(self, rps=rps, tokens=self.tokens / self.rps * rps)
 
