@@ -57,6 +57,8 @@ def test_the_pick_is_not_slower_than_the_defaults(gpu: str, goal: str) -> None:
     [
         ({}, 128),
         ({"goal": "memory"}, 64),
+        ({"concurrency": 10}, 20),
+        ({"concurrency": 48}, 96),
         ({"headroom": 1.5}, 128),  # 96 are planned for
         ({"gpu": "l4", "concurrency": 128}, 128),  # LMDeploy's own batch on this card
     ],

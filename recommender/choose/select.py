@@ -20,9 +20,9 @@ from recommender.request.resolved_request import ResolvedRequest
 
 MUCH_ALIKE = 0.02
 """Logarithm of what candidates may differ by in what they miss, and still be chosen among by the goal."""
-NO_SLOWER = 0.01
-"""Share of the predicted requests/s that room in the batch may cost; twice that with headroom, whose loads lie between
-those that are simulated."""
+NO_SLOWER = 0.02
+"""Share of the predicted requests/s that room in the batch may cost: a load that is no power of two is interpolated for
+the larger batch and simulated for its own, and the two differ by as much."""
 LONG_CONTEXT = 4096
 """Tokens of a request, on average, from which runs won with a KV cache of 8 bits."""
 EIGHT_BITS_WIN = 1.07
@@ -195,8 +195,7 @@ def _make_room(
         of_memory = [rule for rule in applicable if not rule.of_speed]
         if batch_room.holds_batch(resolved, config, used) and not constraints.find_violated(of_memory, values):
             candidate = predict(resolved, config, known, used=used)
-            cost = NO_SLOWER if resolved.request.headroom == 1 else 2 * NO_SLOWER
-            slower = candidate.speed.rps.value < (1 - cost) * picked.speed.rps.value
+            slower = candidate.speed.rps.value < (1 - NO_SLOWER) * picked.speed.rps.value
             if not slower and not constraints.find_violated(applicable, candidate.values):
                 return candidate
             break
