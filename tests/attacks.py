@@ -29,7 +29,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NoReturn
 
-from cpu_time import allowed
+from cpu_time import allowed, is_within
 
 from recommender import cli, commands
 from recommender.knowledge.load import load
@@ -695,7 +695,8 @@ def _warm() -> None:
 
 def run(words: tuple[str, ...], folder: Path, name: str) -> Outcome:
     """Run a command in a folder, in a fork of this process, under limits; return what it took and what is wrong."""
-    most = allowed(REVIEW_S if words[0] == "review" else SECONDS)  # measured once, before the first fork
+    most = REVIEW_S if words[0] == "review" else SECONDS
+    allowed(LIMIT_S)  # measured once, before the first fork
     _warm()
     with tempfile.TemporaryFile() as out:
         mapped, resident = (int(pages) * resource.getpagesize() for pages in STATM.read_text().split()[:2])
@@ -720,7 +721,7 @@ def run(words: tuple[str, ...], folder: Path, name: str) -> Outcome:
         "waits for ever": waited,
         f"exit {code}": code not in GOOD,
         "traceback": "Traceback" in said,
-        f"{outcome.seconds:.1f} s": outcome.seconds > most,
+        f"{outcome.seconds:.1f} s": not is_within(outcome.seconds, most),
         f"{outcome.mib:.0f} MiB": outcome.mib > MIB,
         "says nothing": bool(code) and not said.strip(),
     }

@@ -32,17 +32,25 @@ def start_slowness() -> float:
     return max(1.0, (children_seconds() - before) / USUAL_START)
 
 
-@cache
-def loop_seconds() -> float:
-    """Return the loop's CPU seconds here, measured once, in a process of its own, so that no coverage is measured."""
+def timed_loop() -> float:
+    """Return the loop's CPU seconds here and now, in a process of its own, so that no coverage is measured."""
     before = children_seconds()
     subprocess.run([sys.executable, "-c", LOOP], check=True)
     return children_seconds() - before
 
 
+loop_seconds = cache(timed_loop)
+"""The loop's CPU seconds here, measured once."""
+
+
 def allowed(seconds: float) -> float:
     """Return a limit of CPU time as this machine needs it; never less than is said."""
     return seconds * max(1.0, loop_seconds() / USUAL)
+
+
+def is_within(spent: float, seconds: float) -> bool:
+    """Return whether CPU time is below a limit; where it is not, the loop says how slow the machine is at this time."""
+    return spent < seconds or spent < seconds * timed_loop() / USUAL
 
 
 def slowness() -> float:

@@ -15,7 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 from artefacts import command
-from cpu_time import allowed
+from cpu_time import is_within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -488,6 +488,7 @@ def test_the_help_fits_a_terminal() -> None:
     assert max(map(len, out.splitlines())) <= 80
 
 
+@pytest.mark.alone
 def test_many_choices_are_quick() -> None:
     """Half a second of this process's time each, on the slowest cards too."""
     gpus = sorted(name for name, each in STORE.gpus.items() if "-mig-" not in name and each.memory_mib > 20_000)[:25:2]
@@ -496,7 +497,7 @@ def test_many_choices_are_quick() -> None:
         for tp in (1, 2):
             size_fleet(Request(gpu=gpu), HostKind(gpu, 4, tp, 64), Aim(200, 900), STORE)
     assert {"l4", "b200"} < {*gpus}
-    assert time.process_time() - begun < allowed(0.5 * 2 * len(gpus))
+    assert is_within(time.process_time() - begun, 0.5 * 2 * len(gpus))
 
 
 @pytest.mark.parametrize("form", ["compose", "systemd", "k8s"])

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 from aiohttp import web
+from cpu_time import is_within
 from PIL import Image
 
 from recommender.smoke.client import checks, conversation, http, load, sizing
@@ -892,7 +893,7 @@ def test_a_pool_of_pictures_is_quick() -> None:
     """64 of 1280x720 in half of the processor time that four cores have in two seconds."""
     begun = time.process_time()
     assert len(set(pictures(1280, 720, 64, 9))) == 64
-    assert time.process_time() - begun < 4
+    assert is_within(time.process_time() - begun, 4)
 
 
 def test_a_pool_is_small(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 import yaml
+from cpu_time import is_within
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -147,7 +148,7 @@ def test_large_images_are_no_slower() -> None:
     start = time.process_time()
     for step in range(10_000):
         tiles(VISION, 10**6 - step, 10**6)
-    assert time.process_time() - start < 2
+    assert is_within(time.process_time() - start, 2)
 
 
 # --- InternVL2.5 and InternVL3.5 --------------------------------------------------------------
