@@ -17,7 +17,7 @@ import click
 
 from recommender.commands.lazy import LazyGroup
 from recommender.common import streams
-from recommender.common.exits import BAD_REQUEST, DEFECT, INTERRUPTED, MACHINE, fail
+from recommender.common.exit_codes import BAD_REQUEST, DEFECT, INTERRUPTED, MACHINE, fail
 from recommender.common.text import masked
 from recommender.fleet import FORMS
 from recommender.options import files, request_options

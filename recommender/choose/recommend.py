@@ -17,7 +17,7 @@ from recommender.choose.reasons import Explanation, explain
 from recommender.choose.relax import RequestChange, suggest_change, suggest_others
 from recommender.choose.select import Candidate, Choice, NoCandidate, choose, excess, predict
 from recommender.common.errors import UnknownName, UserError
-from recommender.common.exits import NOTHING_FITS
+from recommender.common.exit_codes import NEGATIVE
 from recommender.common.version import __version__
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory_items import Memory
@@ -79,7 +79,7 @@ class Recommendation(Setup):
 class NothingFits(UserError):
     """No configuration passes every constraint."""
 
-    exit_code = NOTHING_FITS
+    exit_code = NEGATIVE
 
     def __init__(
         self,

@@ -21,14 +21,14 @@ import click
 
 from recommender.commands.short_help import ShortCommand
 from recommender.commands.smoke import command as smoke
-from recommender.common.errors import RequestError
+from recommender.common.errors import PlanError, RequestError
 from recommender.common.leftovers import work_folder
 from recommender.common.terminal import show_json
 from recommender.common.text import count, did_you_mean
 from recommender.common.user_file import Unreadable, check_kind
 from recommender.smoke.campaign import archive, sweep
 from recommender.smoke.campaign.plan import ParsedPlan, PlannedRun
-from recommender.smoke.campaign.plan_file import PlanError, read_plan
+from recommender.smoke.campaign.plan_file import read_plan
 from recommender.smoke.campaign.report import describe_figures, format_duration, list_runs, ranking_text, wrap_rest
 from recommender.smoke.console import LOG_MARK, stop_signals
 from recommender.smoke.process.process_keeper import PR_SET_PDEATHSIG

@@ -13,6 +13,7 @@ import click
 from recommender.commands.short_help import ShortCommand
 from recommender.common import progress
 from recommender.common.errors import RequestError
+from recommender.common.exit_codes import BAD_REQUEST, CLEAN, DEFECT, NEGATIVE
 from recommender.common.text import one_line, printable
 from recommender.options import files
 from recommender.render.drift import Drift, classify, compare
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from recommender.render.seal import Key, ParsedArtefact
     from recommender.review.script.source import Source
 
-CLEAN, DRIFT, USAGE, DEFECT = 0, 1, 2, 70
 HELP = """\b
 Examples:
   recommend check serve.sh
@@ -85,7 +85,9 @@ def command(files: tuple[str, ...], as_diff: bool, update: bool, discard_edits: 
             errors.append(printable(one_line(f"{path}: {error}")))
             click.echo(f"recommend check: {errors[-1]}", err=True)
     _show(drifts, errors, as_diff, as_json)
-    sys.exit(DEFECT if defect else USAGE if errors else DRIFT if any(drift.left for drift in drifts) else CLEAN)
+    sys.exit(
+        DEFECT if defect else BAD_REQUEST if errors else NEGATIVE if any(drift.left for drift in drifts) else CLEAN
+    )
 
 
 def _show(drifts: Sequence[Drift], errors: Sequence[str], as_diff: bool, as_json: bool) -> None:

@@ -12,13 +12,13 @@ import click
 
 from recommender.commands.short_help import ShortCommand
 from recommender.common.errors import RequestError, UnknownName
+from recommender.common.exit_codes import CLEAN, NEGATIVE
 from recommender.options import CHOICES, QUESTION, build_request, question_options
 
 if TYPE_CHECKING:
     from recommender.request.resolved_request import ResolvedRequest
 
 VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-REJECTED = 1
 
 HELP = """\b
 After -- write options of lmdeploy serve api_server as on its command line and
@@ -53,7 +53,7 @@ def command(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
     resolved = recommend.resolve_with_checkpoint(request, store)
     estimate = recommend.recommend_adviser(request, "defaults", settings(resolved, words), store=store)
     click.echo(to_json(estimate) if as_json else report.estimate(estimate), nl=False)
-    sys.exit(REJECTED if any(finding.severity == "reject" for finding in estimate.findings) else 0)
+    sys.exit(NEGATIVE if any(finding.severity == "reject" for finding in estimate.findings) else CLEAN)
 
 
 def settings(resolved: ResolvedRequest, words: Sequence[str]) -> dict[str, str]:

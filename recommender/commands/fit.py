@@ -14,6 +14,7 @@ import click
 from recommender.commands.knowledge_files import knowledge_of, knowledge_option, write_whole
 from recommender.commands.short_help import ShortCommand
 from recommender.common.errors import MaintenanceError
+from recommender.common.exit_codes import CLEAN, NEGATIVE
 from recommender.common.progress import QUIET_S
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
     wanted = files(place, fitted, figures) | {kept: as_json(fits)}
     differing, state = _bring_up_to_date(place, wanted, only_check), "stale" if only_check else "changed"
     click.echo(f"{len(fitted)} coefficients, {len(figures)} residuals, {differing} {state}")
-    sys.exit(1 if differing and only_check else 0)
+    sys.exit(NEGATIVE if differing and only_check else CLEAN)
 
 
 def _bring_up_to_date(place: Path, wanted: Mapping[Path, str], only_check: bool) -> int:

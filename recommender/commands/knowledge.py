@@ -18,6 +18,7 @@ from recommender.commands.published import published
 from recommender.commands.short_help import ShortGroup
 from recommender.common import progress
 from recommender.common.errors import MaintenanceError
+from recommender.common.exit_codes import CLEAN, NEGATIVE
 from recommender.common.text import did_you_mean, shorten
 
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
@@ -65,7 +66,7 @@ def check(as_json: bool, folder: Path | None) -> None:
         for problem in result.problems:
             click.echo(str(problem))
         click.echo(str(result), err=bool(result.problems))
-    sys.exit(1 if result.problems else 0)
+    sys.exit(NEGATIVE if result.problems else CLEAN)
 
 
 @command.command()
@@ -97,7 +98,7 @@ def schema(only_check: bool, folder: Path | None) -> None:
         click.echo(f"knowledge/schema/{name}: no type has this name: remove it")
     if not stale and not left:
         click.echo(f"{len(wanted)} schemas, all current")
-    sys.exit(1 if left or (stale and only_check) else 0)
+    sys.exit(NEGATIVE if left or (stale and only_check) else CLEAN)
 
 
 @command.command()
@@ -124,7 +125,7 @@ def extract(versions: tuple[str, ...], only_check: bool, wheels: Path | None, fo
         click.echo(line)
     if not lines:
         click.echo(f"{', '.join(versions)}: the facts and the flag records agree")
-    sys.exit(bool(lines))
+    sys.exit(NEGATIVE if lines else CLEAN)
 
 
 def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: Callable[[str], Path]) -> list[str]:
@@ -201,7 +202,7 @@ def verify(wheels: Path | None, repository: Path | None, only: str, folder: Path
     for line in unread:
         click.echo(line)
     click.echo(str(outcome), err=bool(outcome.problems))
-    sys.exit(1 if outcome.problems or unread else 0)
+    sys.exit(NEGATIVE if outcome.problems or unread else CLEAN)
 
 
 @command.command("compile")

@@ -7,9 +7,9 @@ import sys
 import click
 
 from recommender.commands.short_help import ShortCommand
+from recommender.common.exit_codes import NEGATIVE
 
 KINDS = ("gpus", "models", "flags", "advisers", "claims", "threads", "releases")
-NOTHING = 1
 HELP = """\b
 Examples:
   recommend list gpus h100
@@ -45,4 +45,4 @@ def command(kind: str, words: tuple[str, ...], as_json: bool) -> None:
         terminal.show(listing.lines(kind, records, len(known) if words else 0, width))
     if not records:
         click.echo(f"recommend: {listing.explain_nothing(kind, words, known)}", err=True)
-        sys.exit(NOTHING)
+        sys.exit(NEGATIVE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recommender.common.errors import RequestError
-from recommender.common.exits import MACHINE, fail
+from recommender.common.exit_codes import MACHINE, fail
 from recommender.common.text import masked
 
 if TYPE_CHECKING:

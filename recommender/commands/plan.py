@@ -12,6 +12,7 @@ import click
 from recommender.commands.output import write_folder
 from recommender.commands.short_help import ShortCommand
 from recommender.common.errors import RequestError
+from recommender.common.exit_codes import CLEAN, NEGATIVE
 from recommender.fleet import FORMS
 from recommender.options import QUESTION, files, question_options
 from recommender.request.command_line import positive_float, positive_int
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from recommender.knowledge.store import Store
     from recommender.request.request import Request
 
-NOTHING_FITS = 1
 TAKEN = (
     *("model", "workload", "trace", "rps", "burstiness", "image", "text_only", "prompt_tokens", "output_tokens"),
     *("prefix_tokens", "turns", "max_context", "ttft", "tpot", "latency", "p99", "backend", "kv", "lmdeploy"),
@@ -109,7 +109,7 @@ def command(**options: Any) -> None:
         show_json(published(plan))
     else:
         show(report.lines(plan))
-    sys.exit(0 if plan.fleets else NOTHING_FITS)
+    sys.exit(CLEAN if plan.fleets else NEGATIVE)
 
 
 def _plan(options: dict[str, Any]) -> FleetPlan:

@@ -12,6 +12,7 @@ import click
 
 from recommender.commands.knowledge_files import knowledge_of, knowledge_option, write_whole
 from recommender.commands.short_help import ShortCommand
+from recommender.common.exit_codes import CLEAN, NEGATIVE
 
 if TYPE_CHECKING:
     from recommender.calibration.published import PublishedComparison
@@ -50,7 +51,7 @@ def published(only_check: bool, rows: bool, folder: Path | None) -> None:
         if not only_check:
             write_whole(path, text)
         click.echo(f"{line}; {path.name} {'differs' if only_check else 'written'}")
-    sys.exit(1 if stale and only_check else 0)
+    sys.exit(NEGATIVE if stale and only_check else CLEAN)
 
 
 def table(found: Sequence[PublishedComparison], widening: Mapping[str, float], rows: bool) -> str:

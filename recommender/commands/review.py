@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 import click
 
 from recommender.commands.short_help import ShortCommand
+from recommender.common.errors import UnknownRule
+from recommender.common.exit_codes import BAD_REQUEST, CLEAN, DEFECT, NEGATIVE
 from recommender.options import QUESTION as REQUEST_OPTIONS
 from recommender.options import files
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from recommender.review.rule import Rule
     from recommender.review.script.source import Source
 
-CLEAN, FOUND, USAGE, DEFECT = 0, 1, 2, 70
 FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
 TEXTS = ("text", "concise")
 FAIL_ON = ("error", "warning", "info", "never")
@@ -139,9 +140,9 @@ def _show_rules(options: Mapping[str, Any]) -> NoReturn:
     if options["explain"]:
         try:
             terminal.show(rule_list.page(engine.rule(options["explain"])))
-        except engine.UnknownRule as error:
+        except UnknownRule as error:
             _say(str(error))
-            sys.exit(USAGE)
+            sys.exit(BAD_REQUEST)
     else:
         terminal.show(rule_list.table(engine.rules()))
     sys.exit(CLEAN)
@@ -162,7 +163,7 @@ def _run(paths: tuple[str, ...], options: Mapping[str, Any]) -> int:
     if not found and not failed and options["form"] in TEXTS:
         _say("no script to review")
     code = _review_files(found, answers, options, complain)
-    return USAGE if failed else code
+    return BAD_REQUEST if failed else code
 
 
 def _review_files(
@@ -203,7 +204,7 @@ def _review_files(
     for name in lacking:
         _say(f"{name}: no launch of LMDeploy (--require-launch)")
     if lacking or any(finding.severity in failing for reviewed, failing in judged for finding in reviewed.findings):
-        return FOUND
+        return NEGATIVE
     return DEFECT if defects else CLEAN
 
 

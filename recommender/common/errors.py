@@ -1,8 +1,11 @@
-"""The errors that a user can cause: each message says what is wrong, where and how to fix it."""
+"""The errors that a user can cause: each message says what is wrong, where and how to fix it.
+
+Two that hold results of their folder stand there: ``choose.recommend.NothingFits`` and ``smoke.failures.Failure``.
+"""
 
 from __future__ import annotations
 
-from recommender.common.exits import BAD_REQUEST, KNOWLEDGE, MACHINE
+from recommender.common.exit_codes import BAD_REQUEST, KNOWLEDGE, MACHINE
 
 
 class UserError(Exception):
@@ -39,3 +42,19 @@ class KnowledgeError(UserError):
     """A record is broken. The message names the file, the field and the fix."""
 
     exit_code = KNOWLEDGE
+
+
+class SettingsError(UserError):
+    """A project's settings are invalid; the message names file, key and how to fix it."""
+
+
+class UnknownRule(UserError):
+    """No rule has this id; the message lists near matches."""
+
+
+class PlanError(UserError):
+    """A measurement plan cannot be run; ``problems`` holds one line each: file, place and fix."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__(problems[0])
+        self.problems = problems

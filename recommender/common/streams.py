@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from recommender.common.exits import BROKEN_PIPE, MACHINE, NOTHING_FITS, fail
+from recommender.common.exit_codes import BROKEN_PIPE, MACHINE, NEGATIVE, fail
 
 
 class Output(io.FileIO):
@@ -76,7 +76,7 @@ def tolerant() -> Iterator[None]:
     finally:
         try:
             sys.stdout.flush()
-            if out.error and code in (None, 0, NOTHING_FITS):
+            if out.error and code in (None, 0, NEGATIVE):
                 _lost(out.error)
         finally:
             sys.stderr.flush()

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 
 WIDTH = 80
 """Columns of everything that is written for people."""
+SCRIPT_WIDTH = WIDTH - 2
+"""The same of a line in a script, with room for a backslash that continues it."""
 SURE = 0.75
 """Likeness from which a name counts as a misspelling, whatever it begins with."""
 BEGUN = 3

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+from recommender.common.units import SECONDS
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-"""Seconds of each unit."""
 LEAST_DATE = 1e8
 """Seconds since 1970 that count as a date: 1973."""
 EPOCHS = ((LEAST_DATE, ""), (1e11, "s"), (1e14, "ms"), (1e17, "us"), (1e20, "ns"))
@@ -47,9 +47,9 @@ def seconds(value: object, unit: str = "") -> tuple[float, str] | None:
         if abs(count) >= EPOCHS[-1][0]:
             return None
         if unit:
-            return count * UNITS[unit], unit
+            return count * SECONDS[unit], unit
         unit = next(unit for limit, unit in EPOCHS if abs(count) < limit)
-        return (count * UNITS[unit], unit) if unit else (float(count), SINCE_START)
+        return (count * SECONDS[unit], unit) if unit else (float(count), SINCE_START)
     if not isinstance(value, str) or len(value) > LONGEST:
         return None
     try:

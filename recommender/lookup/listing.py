@@ -14,6 +14,7 @@ from recommender.choose.reasons import has_source
 from recommender.common.plain import Plain
 from recommender.common.terminal import cut
 from recommender.common.text import did_you_mean, shorten
+from recommender.common.units import GIB
 from recommender.estimate.model_shape import weight_bytes
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def _gpu(gpu: records.Gpu) -> str:
 def _model(model: records.Model) -> str:
     kind = model.quantization[0].method if model.quantization else model.text.dtype
     reads = "images" if model.vision else "text"
-    return f"{model.id:<30} {weight_bytes(model) / 2**30:>5.1f} GiB {kind:<8} {reads:<6} {_doubt(model)}{model.hub}"
+    return f"{model.id:<30} {weight_bytes(model) / GIB:>5.1f} GiB {kind:<8} {reads:<6} {_doubt(model)}{model.hub}"
 
 
 def _doubt(record: records.Gpu | records.Model) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from recommender.common.text import SCRIPT_WIDTH
 from recommender.render.quoting import comment, shell
 from recommender.render.summary import asks_revision, missing
 
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
 
 LINES = 15
-WIDTH = 78
 PIN = "revision"
 """The setting that names a commit of the model's repository."""
 
@@ -46,7 +46,7 @@ def _packed(words: list[str], indent: str) -> list[str]:
     """Put as many words on a line as fit."""
     lines: list[str] = []
     for word in words:
-        if lines and len(lines[-1]) + 1 + len(word) <= WIDTH:
+        if lines and len(lines[-1]) + 1 + len(word) <= SCRIPT_WIDTH:
             lines[-1] += f" {word}"
         else:
             lines.append(indent + word)

@@ -4,7 +4,7 @@ import re
 import shlex
 import textwrap
 
-from recommender.common.text import WIDTH, printable
+from recommender.common.text import SCRIPT_WIDTH, printable
 
 
 def shell(value: object) -> str:
@@ -33,7 +33,7 @@ def yaml(text: str) -> str:
     return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda control: f"\\x{ord(control[0]):02x}", escaped) + '"'
 
 
-def comment(text: str, width: int = WIDTH - 2, indent: str = "") -> str:
+def comment(text: str, width: int = SCRIPT_WIDTH, indent: str = "") -> str:
     """Return text as comment lines of bash and Python; no character of it ends the comment."""
     lines = textwrap.wrap(printable(text), width=width - len(indent), break_long_words=True, break_on_hyphens=False)
     return "\n".join(f"{indent}# {line}" for line in lines)

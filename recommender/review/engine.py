@@ -12,7 +12,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from recommender.common.errors import UserError
+from recommender.common.errors import UnknownRule, UserError
 from recommender.common.text import did_you_mean, shorten
 from recommender.review import engine_support, ignores, shared_repairs
 from recommender.review.case import MOST_KINDS, cases
@@ -27,10 +27,6 @@ SEVERITIES = ("error", "warning", "info")
 ESTIMATE = "estimate"
 """What a launch lacks that spreads its model over GPUs as no estimate knows."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-
-class UnknownRule(UserError):
-    """No rule has this id; the message lists near matches."""
 
 
 class Defect(NamedTuple):

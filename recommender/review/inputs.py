@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from recommender.common.errors import SettingsError
 from recommender.common.user_file import MOST_BYTES, Unreadable, decode, read_bytes
 from recommender.review import settings
 from recommender.review.readers.detect_kind import is_named_kind
@@ -45,7 +46,7 @@ def subjects(paths: Iterable[str], complain: Callable[[str], None]) -> Iterator[
                 source = _stdin() if name == STDIN else read(name)
                 if asked or NAME.decode() in source.whole:
                     yield Subject(source, settings.of(Path.cwd() if name == STDIN else Path(name)), asked, path)
-            except settings.SettingsError as error:
+            except SettingsError as error:
                 if str(error) not in broken:  # once, however many files it is about
                     complain(str(error))
                 broken.add(str(error))

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from recommender.common.errors import RequestError, UnknownName, UserError
+from recommender.common.errors import RequestError, SettingsError, UnknownName, UnknownRule
 from recommender.common.parse import parse_toml
 from recommender.common.text import did_you_mean, shorten
 from recommender.common.user_file import Unreadable, read_text
@@ -16,10 +16,6 @@ from recommender.review.context import ANSWERS, verify
 OWN, SHARED = ".recommend.toml", "pyproject.toml"
 FAIL_ON = ("error", "warning", "info", "never")
 KEYS = (*(name.replace("_", "-") for name in ANSWERS), "ignore", "fail-on")
-
-
-class SettingsError(UserError):
-    """Settings are invalid; the message names file, key and how to fix it."""
 
 
 class Settings(NamedTuple):
@@ -107,7 +103,7 @@ def _value(path: Path, key: str, value: object) -> Any:
 
 
 def _ignored(path: Path, value: object) -> frozenset[str]:
-    from recommender.review.engine import UnknownRule, rule
+    from recommender.review.engine import rule
 
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise SettingsError(f'{path}: ignore: write a list of rules, such as ["LMD101"]')

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from recommender.common.errors import RequestError
+from recommender.common.units import GIB
 from recommender.render.artefact import ASSIGNED, Artefact
 from recommender.render.summary import rate
 from recommender.smoke.expected import describe_drawn, draw_load
@@ -62,7 +63,7 @@ def dry_run(
         *_commands(script, recommendation, environment),
         *_describe_loads(script, recommendation, loads),
         f"predicted on {recommendation.config.cards} x {resolved.gpu.name}:",
-        f"  {recommendation.memory.total / 2**30:.2f} GiB per GPU, {speed.latency_ms.value:,.0f} ms per request, "
+        f"  {recommendation.memory.total / GIB:.2f} GiB per GPU, {speed.latency_ms.value:,.0f} ms per request, "
         f"{rate(speed.rps.value)} requests/s",
     ]
     return "\n".join(lines) + "\n"

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from recommender.common.pattern import pattern
+from recommender.common.units import SECONDS
 from recommender.review.readers.yaml_nodes import Node
 from recommender.review.script.model import Container, ReadProblem, Span, Word
 from recommender.review.script.source_map import Field, Mapped, SourceText
 
 DURATION = pattern(r"(\d+(?:\.\d+)?)\s*(ms|us|ns|h|m|s)?")
-SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "us": 1e-6, "ns": 1e-9}
 SHARED_MEMORY = "/dev/shm"
 LOCAL_PORT = pattern(r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])[: ](\d{1,5})\b")
 MOST_CONTAINERS = 300

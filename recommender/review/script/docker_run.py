@@ -3,6 +3,7 @@
 import re
 
 from recommender.common.pattern import pattern
+from recommender.common.units import BYTES
 from recommender.review.script import beside
 from recommender.review.script.model import Container, Probe, ReadProblem, Span, Word
 from recommender.review.script.source_map import Field, SourceText
@@ -18,7 +19,6 @@ DOCKER_LETTERS = frozenset("ditPq")
 ASSIGNED = pattern(r"([A-Za-z_]\w*)=")
 IMAGE = pattern(r"^[\w.-]+(?:/[\w.-]+)*/lmdeploy(?:[:@]\S+)?$")
 SIZE = pattern(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
-UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 URL_PATH = pattern(r"https?://[^/\s\"']+(/[^\s\"'|;)]*)")
 
 
@@ -115,7 +115,7 @@ def _gpus(text: str | None) -> tuple[int | None, tuple[str, ...]]:
 def size_of(text: str | None) -> int | None:
     """Return a size such as ``16g``, ``512m`` or ``64Gi`` in bytes."""
     match = SIZE.fullmatch((text or "").strip()[:20])
-    return int(float(match[1]) * UNITS[match[2].lower()]) if match else None
+    return int(float(match[1]) * BYTES[match[2].lower()]) if match else None
 
 
 def probe_path(text: str) -> str:

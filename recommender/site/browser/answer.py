@@ -16,7 +16,7 @@ from recommender.choose.defaults import compare_with_defaults
 from recommender.choose.recommend import NothingFits, recommend
 from recommender.cli import root, usage_text
 from recommender.common.errors import UserError
-from recommender.common.exits import BAD_REQUEST, NOTHING_FITS
+from recommender.common.exit_codes import BAD_REQUEST, NEGATIVE
 from recommender.common.typed_options import as_typed
 from recommender.common.units import MIB
 from recommender.estimate.memory import likely_range
@@ -78,7 +78,7 @@ def answer(words: Sequence[str]) -> dict[str, Any]:
         offers = offers or list(_larger(error))
         binding = error.nothing.binding
         refusal = {"error": binding.message, "constraint": binding.constraint, "option": ""}
-        return {"exit": NOTHING_FITS, **refusal, "offers": offers}
+        return {"exit": NEGATIVE, **refusal, "offers": offers}
     except UserError as error:
         message = as_typed(str(error), [each.opts for each in root.params], words)
         return _misunderstood(error.exit_code, message, words)

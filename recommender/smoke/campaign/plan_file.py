@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from pydantic import BaseModel, ValidationError
 
-from recommender.common.errors import RequestError, UserError
+from recommender.common.errors import PlanError, RequestError
 from recommender.common.parse import duplicate_keys, parse_yaml
 from recommender.common.text import did_you_mean, one_line
 from recommender.common.user_file import Unreadable, read_text
@@ -42,14 +42,6 @@ RESERVED = {
     "as_json": "every start saves its evidence in RESULTS",
     "dry_run": "recommend campaign --list starts nothing",
 }
-
-
-class PlanError(UserError):
-    """A plan cannot be run; ``problems`` holds one line each: file, place and fix."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__(problems[0])
-        self.problems = problems
 
 
 def read_plan(path: Path, smoke: click.Command) -> ParsedPlan:

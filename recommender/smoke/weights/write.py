@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recommender.common.parse import parse_json
+from recommender.common.units import GIB
 from recommender.common.user_file import Unreadable, read_text
 from recommender.smoke.weights import hf_config, layouts, phi3v, tensors, tokenizer, values
 from recommender.smoke.weights.layouts import Tensor, WeightsError
@@ -36,7 +37,6 @@ CHUNK_BYTES = 8 * 2**20
 SPARE_BYTES = 64 * 2**20
 """Room for the tokenizer and the file system."""
 SAY_SECONDS = 2.0
-GIB = 2**30
 
 Say = Callable[[str], None]
 

@@ -7,7 +7,8 @@ from typing import NoReturn
 
 from recommender.common.text import one_line
 
-NOTHING_FITS, BAD_REQUEST, MACHINE, KNOWLEDGE = 1, 2, 3, 4
+CLEAN, NEGATIVE, BAD_REQUEST, MACHINE, KNOWLEDGE = 0, 1, 2, 3, 4
+"""``NEGATIVE``: the answer is no, such as nothing that fits, drift, a finding or an empty list."""
 DEFECT, INTERRUPTED, BROKEN_PIPE = 70, 130, 141
 
 
