@@ -1,4 +1,4 @@
-"""Help that fits one screen; ``--help-all`` has the rest."""
+"""Help that fits one screen; ``--help-all`` has the rest. click's own help lists every option."""
 
 from __future__ import annotations
 

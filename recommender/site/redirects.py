@@ -1,4 +1,7 @@
-"""Redirect old addresses: runs had a page each, and the picker a page of its own."""
+"""Redirect old addresses: runs had a page each, and the picker a page of its own.
+
+mkdocs-redirects drops what follows ``?`` in an address: the question of a picker's link.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Make the search index of a language: pages and sections with as much of their text as finds them."""
+"""Make the search index of a language: pages and sections with as much of their text as finds them.
+
+The search of mkdocs-material knows no synonyms, and its index holds the whole text of every page.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Draw the pictures that a link preview shows: one for each door."""
+"""Draw the pictures that a link preview shows: one for each door.
+
+The social plugin of mkdocs-material needs Cairo's system libraries, and fonts from Google while it builds.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Read commands in TOML: scripts of pyproject.toml, tasks of pixi, mise and others.
 
-As in YAML, no key is required: a text or list that starts a server is a command, unless its key holds prose.
+As in YAML, no key is required: a text or list that starts a server is a command, unless its key holds prose. tomllib
+gives values without their places, which findings and repairs need.
 """
 
 import re

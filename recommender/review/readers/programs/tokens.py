@@ -1,6 +1,7 @@
 """Split programs in JavaScript, Go, Rust, Java, Groovy and the like into tokens, and read their constants.
 
-These languages have no parser here. What launches a server in them looks alike: texts in lists and calls.
+What launches a server in them looks alike: texts in lists and calls. A compiled grammar of tree-sitter for each
+language would be much to install for that.
 """
 
 from __future__ import annotations
