@@ -26,7 +26,7 @@ from recommender.knowledge.index import read_record
 from recommender.knowledge.load import load as load_store
 from recommender.render import artefact
 from recommender.render.formats import render
-from recommender.smoke import expected, phases, record, report
+from recommender.smoke import expected_load, phases, record, report
 from recommender.smoke.campaign.plan import name_of, name_of_phase
 from recommender.smoke.client import load, sizing
 from recommender.smoke.client.load import LoadPlan, Outcome, Shape, Target
@@ -72,9 +72,9 @@ def asked(phase: str = "4", model: str = "llama-3.1-8b-instruct", **request: Any
 
 def drive(stub: Stub, made: Recommendation, driven: Load, **plan: Any) -> tuple[Outcome, Shape]:
     target = Target((stub.url,), "m")
-    drawn = expected.draw_load(made, driven)
+    drawn = expected_load.draw_load(made, driven)
     assert drawn is not None
-    talks = expected.conversations_of(made, driven, drawn)
+    talks = expected_load.conversations_of(made, driven, drawn)
     shape = Shape(driven.images, driven.width, driven.height, 0, 0, 0, talks)
     shape = replace(shape, drawn=replace(talks, ruler=sizing.measure_ruler(target, shape, talks.wanted())))
     assert len(stub.bodies) <= 9, "a few requests are enough to size the texts"
@@ -276,7 +276,7 @@ def recorded(made: Recommendation, driven: Load, outcome: Outcome) -> records.Sm
     script = artefact.parse(render(made, "bash"), "serve.sh")
     wanted = RunRequest(script, made, (driven,), {}, {}, "random, seed 0")
     result = RunResult(Host("NVIDIA H200", 1, "1", 143771, 16, "cpu"), 500, ready_mib=100_000, log_sha256="0" * 64)
-    result.phases = [LoadResult(driven, outcome, 100_000, 10.0, 1.0, {}, expected.draw_load(made, driven))]
+    result.phases = [LoadResult(driven, outcome, 100_000, 10.0, 1.0, {}, expected_load.draw_load(made, driven))]
     values = record.build_record("run", wanted, result, "2026-11-23").model_dump(mode="json")
     return records.SmokeRun.model_validate_json(json.dumps(values))
 
@@ -391,7 +391,7 @@ def test_requests_that_are_alike_are_driven_as_before() -> None:
     """A fixed load draws nothing, in a closed loop or as Poisson arrivals."""
     made = found()
     for driven in phases.parse_loads(("4", "4rps", "2@1280x720"), made):
-        assert expected.draw_load(made, driven) is None
+        assert expected_load.draw_load(made, driven) is None
 
 
 def test_a_dry_run_shows_the_load() -> None:

@@ -15,8 +15,8 @@ from artefacts import KNOWLEDGE
 from click.testing import CliRunner
 from variants import STORE, TEXT, configuration, resolve, store_with, variant
 
+from recommender.calibration.benchmark_comparison import PublishedComparison, compare_published, derive_spreads, launch
 from recommender.calibration.observations import observations, predict
-from recommender.calibration.published import PublishedComparison, compare_published, derive_spreads, launch
 from recommender.choose import recommend
 from recommender.commands.knowledge import command
 from recommender.estimate import speed, uncertainty
@@ -202,7 +202,7 @@ def test_no_fit_reads_a_published_figure() -> None:
     assert [predict(each, values) for each in with_them] == [predict(each, values) for each in without]
     code = (
         "import sys, recommender.calibration.fit, recommender.calibration.calibrate, recommender.commands.fit; "
-        "sys.exit('recommender.calibration.published' in sys.modules)"
+        "sys.exit('recommender.calibration.benchmark_comparison' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

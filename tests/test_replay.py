@@ -26,7 +26,7 @@ from recommender.request.trace_load import choose_window, learn_load
 from recommender.smoke import phases, report
 from recommender.smoke.campaign.plan import name_of, name_of_phase
 from recommender.smoke.dryrun import dry_run
-from recommender.smoke.replayed import predict_replay, read_replay
+from recommender.smoke.replay_prediction import predict_replay, read_replay
 
 AT = (0, 0, 0, 800, 800, 800, 1600)
 """ms: two bursts and one alone."""

@@ -20,7 +20,7 @@ from recommender.commands import review as command
 from recommender.review import engine, fix
 from recommender.review.readers import unit_file
 from recommender.review.readers.detect_kind import kind_of, read
-from recommender.review.script import beside
+from recommender.review.script import sibling_files
 from recommender.review.script.model import Launch
 from recommender.review.script.source import Source
 
@@ -270,7 +270,7 @@ FILES: list[tuple[str, dict[str, str]]] = [
 @pytest.mark.parametrize(("text", "expected"), FILES)
 def test_an_environment_file(text: str, expected: dict[str, str]) -> None:
     """Comments, quotes, escapes and lines that go on; no variable and no specifier is replaced in it."""
-    assert beside.environment_file(text) == expected
+    assert sibling_files.environment_file(text) == expected
 
 
 PLAIN = [file for file in FILES if "$" not in file[0] and "" not in file[1].values()]
@@ -306,7 +306,7 @@ def test_systemd_reads_the_same_of_files_made_by_chance(tmp_path: Path) -> None:
         environment = {"XDG_CONFIG_HOME": str(folder.parent), "HOME": str(tmp_path), "PATH": os.defpath}
         done = subprocess.run([GENERATOR], env=environment, capture_output=True, text=True, timeout=20, check=True)
         theirs = dict(line.split("=", 1) for line in done.stdout.splitlines() if re.match(r"V\d+=", line))
-        ours = beside.environment_file(text)
+        ours = sibling_files.environment_file(text)
         for name, value in theirs.items():
             assert ours[name] == plain(value), text
         compared += len(theirs)

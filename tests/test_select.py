@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from variants import STORE, TEXT, configuration, resolve, store_with, variant
 
-from recommender.choose import candidates, constraints, fitting, pick, select
+from recommender.choose import candidates, constraints, feasibility, pick, select
 from recommender.estimate import memory, speed
 from recommender.request.request import Request
 from recommender.request.resolved_request import resolve_request
@@ -341,4 +341,4 @@ def test_a_choice_is_the_pick_of_all_that_pass(goal: str, kv: str) -> None:
 def test_what_fits_is_what_a_choice_is_found_for(request: Request, goals: dict[str, float]) -> None:
     """The quick question has the answer of the whole search."""
     case = resolve_request(replace(request, **goals), STORE)
-    assert fitting.fits(case) == isinstance(select.choose(case), select.Choice)
+    assert feasibility.fits(case) == isinstance(select.choose(case), select.Choice)

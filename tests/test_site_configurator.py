@@ -19,7 +19,7 @@ from questions import FOLDERS, question, words
 
 from recommender.knowledge.load import load
 from recommender.site.browser.run import run
-from recommender.site.browser.stored import stored_answers
+from recommender.site.browser.stored_answers import stored_answers
 
 pytestmark = pytest.mark.usefixtures("npm_packages")
 STORE = load()

@@ -21,9 +21,9 @@ from recommender.review.rule import Rule
 from recommender.site.browser import bundle
 from recommender.site.i18n import translation
 from recommender.site.markup import text
+from recommender.site.missing_translations import lacking
 from recommender.site.pages.reference import commands
 from recommender.site.site_data import SiteData
-from recommender.site.untranslated import lacking
 
 STORE = load()
 DATA = SiteData(STORE)

@@ -20,8 +20,8 @@ from recommender.calibration.predict import (
     with_free_memory,
     with_server_layout,
 )
-from recommender.common.changed import changed
 from recommender.common.errors import KnowledgeError
+from recommender.common.fast_replace import fast_replace
 from recommender.common.plain import Plain
 from recommender.common.units import MIB
 from recommender.estimate import load_profile, memory, speed
@@ -173,7 +173,7 @@ def predict(observation: Observation, values: Values) -> dict[str, float]:
     """Predict the figures of an observation with these coefficients."""
     resolved, config = observation.resolved, observation.config
     if not observation.concurrency:
-        used = memory.estimate(changed(resolved, store=with_coefficients(resolved.store, values)), config)
+        used = memory.estimate(fast_replace(resolved, store=with_coefficients(resolved.store, values)), config)
         return {"memory": (used.total - used.item("vision").bytes) / MIB}
     estimate_servers = speed.estimate_servers(resolved, config, observation.concurrency, values)
     return {name: getattr(estimate_servers, name) for name in ("latency", "ttft", "token", "p99", "rps")}
@@ -240,15 +240,15 @@ def _figures(got: run_figures.RunFigures) -> dict[str, float]:
 
 def with_coefficients(store: Store, values: Values) -> Store:
     """Return the store with other values of coefficients."""
-    changed = copy.copy(store)
+    fast_replace = copy.copy(store)
     coefficients: dict[str, Any] = {
         name: Plain({**vars(coefficient), "value": value})
         if (value := values.get(name, coefficient.value)) != coefficient.value
         else coefficient
         for name, coefficient in store.coefficients.items()
     }
-    changed.coefficients = MappingProxyType(coefficients)
-    return changed
+    fast_replace.coefficients = MappingProxyType(coefficients)
+    return fast_replace
 
 
 def log_errors(

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from packaging.version import Version
 
 from recommender.choose.needs import apply_needs
-from recommender.common.changed import changed
+from recommender.common.fast_replace import fast_replace
 from recommender.estimate import memory
 from recommender.estimate.cache_need import count_needed_tokens, shared_tokens
 from recommender.estimate.cache_sizing import BLOCK, session_length, size_cache
@@ -222,13 +222,13 @@ def _complete(
     if share == 1:
         return config
     # Sized so that the last server still fits if the earlier ones take the high end of their range.
-    others = (share - 1) * memory.estimate(resolved, changed(config, share=1)).high
+    others = (share - 1) * memory.estimate(resolved, fast_replace(config, share=1)).high
     return _with_cache(resolved, config, needed, others)
 
 
 def _with_cache(resolved: ResolvedRequest, config: Configuration, needed: int, others: int = 0) -> Configuration:
     ratio, sized_by = size_cache(resolved, config, needed, others)
-    return changed(config, cache_ratio=ratio, cache_sized_by=sized_by)
+    return fast_replace(config, cache_ratio=ratio, cache_sized_by=sized_by)
 
 
 REPEATED = 0.05

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
-from recommender.choose.arriving import arrive_at, tells_rate_only
+from recommender.choose.arrival_rate import arrive_at, tells_rate_only
 from recommender.choose.constraints import ConstraintFinding, is_of_engine, list_goal_constraints
-from recommender.choose.fitting import may_fit
+from recommender.choose.feasibility import may_fit
 from recommender.choose.looser_goals import offer_fewer_tiles
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.relax import RequestChange, suggest_change, suggest_others

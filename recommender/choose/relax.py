@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from packaging.version import Version
 
 from recommender.choose.constraints import list_goal_constraints
-from recommender.choose.fitting import fits, may_fit
+from recommender.choose.feasibility import fits, may_fit
 from recommender.choose.looser_goals import floor_written, list_missed, offer_fewer_tiles
 from recommender.choose.select import Candidate, NoCandidate
 from recommender.common.units import GIB, MIB

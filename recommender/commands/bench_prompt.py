@@ -177,7 +177,7 @@ def _compare(
 def _answer_form(pair: list[tuple[Artefact, Recommendation]], schema_file: Path | None) -> Form:
     """Return the form of answers; enforce a schema only if both engines can."""
     from recommender.smoke.bench import answers
-    from recommender.smoke.expected import follows_schema
+    from recommender.smoke.expected_load import follows_schema
 
     requested = pair[0][1].resolved.response_schema
     schema = answers.read_schema(schema_file, requested)

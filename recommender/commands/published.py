@@ -15,7 +15,7 @@ from recommender.commands.short_help import ShortCommand
 from recommender.common.exit_codes import CLEAN, NEGATIVE
 
 if TYPE_CHECKING:
-    from recommender.calibration.published import PublishedComparison
+    from recommender.calibration.benchmark_comparison import PublishedComparison
 
 
 @click.command(cls=ShortCommand)
@@ -32,7 +32,7 @@ def published(only_check: bool, rows: bool, folder: Path | None) -> None:
       recommend knowledge published --rows
       recommend knowledge published --check
     """
-    from recommender.calibration.published import as_yaml, compare_published, derive_spreads
+    from recommender.calibration.benchmark_comparison import as_yaml, compare_published, derive_spreads
     from recommender.knowledge.load import load
 
     place = knowledge_of(folder)

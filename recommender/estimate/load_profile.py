@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
-from recommender.common.changed import changed
+from recommender.common.fast_replace import fast_replace
 from recommender.estimate.cache_need import shared_tokens
 from recommender.estimate.engines.engine import engine_of
 from recommender.estimate.sampling import gaps_of
@@ -263,7 +263,7 @@ def _list_requests(
 
 
 def _with_own(resolved: ResolvedRequest, asked: Asked) -> ResolvedRequest:
-    return changed(resolved, images=asked.images, prefix_tokens=asked.prefix)
+    return fast_replace(resolved, images=asked.images, prefix_tokens=asked.prefix)
 
 
 def describe_request(
@@ -278,15 +278,15 @@ def describe_request(
     ``cache``: the share of histories that it keeps, and the ms of a step for a prefix that the server reads once.
     """
     kept, shared_row = cache
-    free = changed(config, prefill_tokens=2**30, session_len=2**30)  # a prompt's whole prefill, however it is cut
+    free = fast_replace(config, prefill_tokens=2**30, session_len=2**30)  # a prompt's whole prefill, however it is cut
     output = asked[1]
     text = resolved.prompt_in_turn(*asked)
-    request = changed(resolved, prompt_tokens=text, output_tokens=output)
+    request = fast_replace(resolved, prompt_tokens=text, output_tokens=output)
     times, context = times_of(request, free), request.input_tokens(config.max_tiles)
     cached = cached_tokens(resolved, config, asked, context, kept)
     prefill = times.prefill - times.expert_pass
     if cached:
-        known = changed(request, prompt_tokens=max(text - (context - cached), 1))
+        known = fast_replace(request, prompt_tokens=max(text - (context - cached), 1))
         prefill = max(times.prefill - times_of(known, free).prefill, 0.0)
     return SimulatedRequest(
         round_ms(times.prepare),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from recommender.common.changed import changed
+from recommender.common.fast_replace import fast_replace
 from recommender.estimate import given_requests, load_profile, uncertainty
 from recommender.estimate.closed_loop import Limit, ServiceTimes, find_limit, share_gpu, solve_loop, token_gap
 from recommender.estimate.configuration import Configuration
@@ -198,12 +198,14 @@ def predict_load(
     times_of = partial(shared_times, concurrency=-(-concurrency // config.servers), coefficients=coefficients)
     profile = load_profile.simulate_servers(resolved, config, concurrency, coefficients, times_of, kv_tokens)
     if config.prefix_caching:  # a request alone finds its prefix too
-        one = load_profile.simulate_server(changed(resolved, rps=0.0), config, 1, coefficients, times_of, kv_tokens)
+        one = load_profile.simulate_server(
+            fast_replace(resolved, rps=0.0), config, 1, coefficients, times_of, kv_tokens
+        )
         point = point._replace(alone=one.latency.mean, first=one.ttft.mean, step=one.tpot.mean)
     if resolved.images and resolved.rps:
         profile = profile.lengthen_tails(point.first, point.alone, coefficients["tail-open"])
     if not profile.keeps_up:  # too few requests are simulated to fill a large batch
-        closed, places = changed(resolved, rps=0.0), config.max_batch_size * config.servers
+        closed, places = fast_replace(resolved, rps=0.0), config.max_batch_size * config.servers
         most = predict_load(closed, config, places, coefficients, kv_tokens)[0].rps
         profile = profile.answer_at_most(most)
     latency = max(profile.latency.mean, point.alone)
@@ -298,7 +300,7 @@ def estimate_server(
     mean = ttft + later_tokens * token
     # If preprocessing is the limit, a longer prompt waits in the engine instead of before it. That must not show as a
     # gain: its first token comes no earlier than that of a prompt without text.
-    bare = estimate_times(changed(resolved, prompt_tokens=0), config, True, coefficients)
+    bare = estimate_times(fast_replace(resolved, prompt_tokens=0), config, True, coefficients)
     within, gap = _load_server(resolved, config, bare, concurrency, coefficients)
     ttft = max(ttft, min(within, concurrency * whole) - later_tokens * gap)
     tail = max(whole * coefficients["tail-alone"], mean * coefficients["tail-queue"])

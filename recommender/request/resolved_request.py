@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, get_args
 
 from packaging.version import Version
 
-from recommender.common.changed import changed
 from recommender.common.errors import RequestError, UnknownName
+from recommender.common.fast_replace import fast_replace
 from recommender.common.text import did_you_mean, shorten
 from recommender.common.units import GIB, MIB
 from recommender.knowledge import conditions
@@ -105,11 +105,13 @@ class ResolvedRequest:
             return self
         prompt, output = self.prompts[-1], self.outputs[-1]
         text = self.prompt_in_turn(prompt, output, self.turns - 1)
-        return changed(self, prompt_tokens=text, output_tokens=output, prompt_lengths=(), output_lengths=(), turns=1)
+        return fast_replace(
+            self, prompt_tokens=text, output_tokens=output, prompt_lengths=(), output_lengths=(), turns=1
+        )
 
     def longest_prompt(self) -> ResolvedRequest:
         """Return the case with every prompt as long as the longest, beside the shortest answer."""
-        shortest = changed(self, output_lengths=(), output_tokens=self.outputs[0])
+        shortest = fast_replace(self, output_lengths=(), output_tokens=self.outputs[0])
         return shortest.longest()
 
     def total_variance(self) -> float:
@@ -131,7 +133,7 @@ class ResolvedRequest:
         """Return the request with images of each size, and the share of requests that have it."""
         sizes = self.image_sizes or ((self.image_width, self.image_height, 1.0),)
         return [
-            (changed(self, image_width=width, image_height=height, image_sizes=()), share)
+            (fast_replace(self, image_width=width, image_height=height, image_sizes=()), share)
             for width, height, share in sizes
         ]
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from recommender.choose.arriving import arrive_at
+from recommender.choose.arrival_rate import arrive_at
 from recommender.review.context import Context, context, on_each_release
 from recommender.review.known_values import configuration, known_values
 from recommender.review.launch_settings import LaunchSetting, launch_settings

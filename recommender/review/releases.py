@@ -12,7 +12,7 @@ from packaging.version import Version
 from recommender.common.pattern import pattern
 from recommender.knowledge.store import Store
 from recommender.review.release_ranges import contains, newest, older, ranges
-from recommender.review.script import batch_job, beside
+from recommender.review.script import batch_job, sibling_files
 from recommender.review.script.images import VERSION, release_in
 from recommender.review.script.mentions import INSTALLED_AS
 from recommender.review.script.model import Call, Launch, Script, Span
@@ -181,7 +181,7 @@ def _beside(script: str) -> tuple[Pinned, ...]:
     """Return the pins of the first file beside a script that has any; a range counts if no file pins one release."""
     texts = {}
     for name in BESIDE:
-        source = beside.read(script, name)
+        source = sibling_files.read(script, name)
         if source is not None and "lmdeploy" in source.text:
             texts[name] = text = re.sub(r"(?m)(?:^|(?<=\s))#.*", "", source.text)
             matches = [*INSTALLED.finditer(text), *LOCKED.finditer(text)]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from recommender.estimate.coverage import list_measured_gpus
 from recommender.knowledge.names import PART
-from recommender.site import markup, said
-from recommender.site.browser import bundle, stored
+from recommender.site import answer_texts, markup
+from recommender.site.browser import bundle, stored_answers
 from recommender.site.html_templates import fill, to_json
 from recommender.site.i18n.translation import plain
 from recommender.site.site_data import SiteData
@@ -105,14 +105,14 @@ TEXTS = {
 
 def configurator(data: SiteData, _: str) -> Iterator[str]:
     """Return the configurator of the first page."""
-    first = stored.stored_answers()[0]
+    first = stored_answers.stored_answers()[0]
     yield fill(
         "configurator.html",
         t=lambda words: plain(data.t(words)),
         english=data.english,
-        start=stored.FIRST,
-        title=said.at_first(data, first.answer["title"]),
-        load=said.at_first(data, first.answer["load"]),
+        start=stored_answers.FIRST,
+        title=answer_texts.at_first(data, first.answer["title"]),
+        load=answer_texts.at_first(data, first.answer["load"]),
         words=first.words,
         forms={form: label for form, (label, _) in FORMS.items()},
         images=IMAGES,
@@ -139,7 +139,7 @@ def _releases(data: SiteData) -> dict[str, str]:
 
 
 def _page_data(data: SiteData) -> dict[str, Any]:
-    first, *_ = answers = stored.stored_answers()
+    first, *_ = answers = stored_answers.stored_answers()
     return {
         "texts": {key: plain(data.t(words)) for key, words in TEXTS.items()},
         "names": {form: name for form, (_, name) in FORMS.items()},
@@ -147,7 +147,7 @@ def _page_data(data: SiteData) -> dict[str, Any]:
         "pages": _pages(data),
         "stored": {each.words: each.name for each in answers},
         "first": {"name": first.name, "answer": first.answer},
-        "reasons": {} if data.english else said.of_answers(data),
+        "reasons": {} if data.english else answer_texts.of_answers(data),
     }
 
 
@@ -186,7 +186,7 @@ def stored_table(data: SiteData) -> Iterator[str]:
     """Return the stored answers as a table, for browsers without scripts."""
     head = data.labels("Model", "GPU", "Concurrency", "GiB", "Latency, ms", "Requests/s", "Script")
     yield f"<table><thead><tr>{''.join(f'<th>{each}</th>' for each in head)}</tr></thead><tbody>"
-    for each in stored.stored_answers():
+    for each in stored_answers.stored_answers():
         speed = each.answer["speed"]
         cells = (
             data.store.models[each.model].hub,
@@ -196,6 +196,6 @@ def stored_table(data: SiteData) -> Iterator[str]:
             f"{speed['latency_ms'][0]:,.0f}",
             markup.figure(speed["rps"][0]),
         )
-        link = f'<a href="md:{stored.FOLDER}/{each.name}.sh" download="serve.sh">serve.sh</a>'
+        link = f'<a href="md:{stored_answers.FOLDER}/{each.name}.sh" download="serve.sh">serve.sh</a>'
         yield f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}<td>{link}</td></tr>"
     yield "</tbody></table>"

@@ -20,7 +20,7 @@ from mkdocs.structure.toc import TableOfContents
 from recommender.knowledge.load import data_root
 from recommender.site import frame, redirects, snippets, social_card
 from recommender.site.api import api
-from recommender.site.browser import bundle, npm, stored
+from recommender.site.browser import bundle, npm, stored_answers
 from recommender.site.i18n.mkdocs_hook import place_pages
 from recommender.site.i18n.translation import ENGLISH, LANGUAGES, in_language, language_of, plain
 from recommender.site.page_list import SNIPPET, generated_pages
@@ -85,7 +85,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, in_language(page.path, language), content=page.markdown))
     for path in schema_files():
         files.append(File.generated(config, f"reference/schema/{path.name}", abs_src_path=str(path)))
-    for name, text in (*api.files(site_data()), *stored.files().items(), *redirects.files(site_data())):
+    for name, text in (*api.files(site_data()), *stored_answers.files().items(), *redirects.files(site_data())):
         files.append(File.generated(config, name, content=text))
     runtime = ((f"{bundle.folder()}/{name}", content) for name, content in _runtime().items())
     for name, content in (*social_card.files(), *runtime):

@@ -7,8 +7,8 @@ from typing import Any
 
 from recommender.review import engine
 from recommender.review.output.rule_list import title
-from recommender.site import said
-from recommender.site.browser import bundle, stored
+from recommender.site import answer_texts
+from recommender.site.browser import bundle, stored_answers
 from recommender.site.configurator import IMAGES, choices
 from recommender.site.html_templates import fill, to_json
 from recommender.site.i18n.translation import plain
@@ -66,14 +66,14 @@ def checker(data: SiteData, _: str) -> Iterator[str]:
         data=to_json(
             {
                 **choices(data),
-                "usual": stored.FIRST["gpu"],
+                "usual": stored_answers.FIRST["gpu"],
                 "lmdeploys": [
                     {"id": each.id, "name": each.id, "detail": each.published} for each in reversed(data.releases)
                 ],
                 "texts": texts(data, CHECKER),
-                "findings": {} if data.english else said.of_reviews(data),
-                "reasons": [] if data.english else said.reason_pairs(data),
-                "said": [] if data.english else said.of_questions(data),
+                "findings": {} if data.english else answer_texts.of_reviews(data),
+                "reasons": [] if data.english else answer_texts.reason_pairs(data),
+                "said": [] if data.english else answer_texts.of_questions(data),
             }
         ),
     )
@@ -147,11 +147,11 @@ def finder(data: SiteData, _: str) -> Iterator[str]:
 
 
 def _issue(data: SiteData, thread: Any) -> dict[str, str]:
-    said = " ".join((thread.title, thread.symptom, thread.cause, thread.remedy, *thread.options))
+    answer_texts = " ".join((thread.title, thread.symptom, thread.cause, thread.remedy, *thread.options))
     return {
         "title": plain(data.t(thread.symptom)),
         "text": plain(data.t(thread.remedy)),
         "href": f"threads.html#{thread.id}",
         "error": thread.error,
-        "words": said,
+        "words": answer_texts,
     }

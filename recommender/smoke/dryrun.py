@@ -14,7 +14,7 @@ from recommender.common.errors import RequestError
 from recommender.common.units import GIB
 from recommender.render.artefact import ASSIGNED, Artefact
 from recommender.render.summary import rate
-from recommender.smoke.expected import describe_drawn, draw_load
+from recommender.smoke.expected_load import describe_drawn, draw_load
 from recommender.smoke.failures import Failure
 from recommender.smoke.fleet_folder import ANYWHERE, FRONT, FleetArtefact
 from recommender.smoke.process import host

@@ -14,7 +14,7 @@ from recommender.common.text import count
 from recommender.common.user_file import name_in_errors, read_text
 from recommender.render.artefact import Artefact
 from recommender.render.head import HeadError, read_head
-from recommender.review.script.beside import environment_file
+from recommender.review.script.sibling_files import environment_file
 from recommender.smoke.fleet_service import (
     LOOPBACK,
     VARIABLE,

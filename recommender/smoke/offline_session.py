@@ -10,7 +10,7 @@ from typing import Any
 
 from recommender.smoke.client import checks, load
 from recommender.smoke.client.images import pictures
-from recommender.smoke.expected import follows_schema
+from recommender.smoke.expected_load import follows_schema
 from recommender.smoke.failures import Failure
 from recommender.smoke.process import diagnose, host, readback
 from recommender.smoke.result import Load, LoadResult, describe_load

@@ -11,9 +11,9 @@ from recommender.common.text import WIDTH
 from recommender.common.units import MIB
 from recommender.estimate.memory import estimate, likely_range
 from recommender.knowledge import records, run_figures
-from recommender.smoke.expected import describe_drawn
+from recommender.smoke.expected_load import describe_drawn
 from recommender.smoke.failures import KINDS
-from recommender.smoke.replayed import predict_replay
+from recommender.smoke.replay_prediction import predict_replay
 from recommender.smoke.result import describe_arrivals, describe_trace
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from recommender.choose.candidates import PORT
 from recommender.render.artefact import settings
 from recommender.smoke.client import checks, load, sizing
 from recommender.smoke.client.images import pictures
-from recommender.smoke.expected import conversations_of, draw_load, follows_schema, wanted_tokens
+from recommender.smoke.expected_load import conversations_of, draw_load, follows_schema, wanted_tokens
 from recommender.smoke.failures import Failure
 from recommender.smoke.process import diagnose, listeners, readback
 from recommender.smoke.process.api_keys import read_api_keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from recommender.common.changed import changed
+from recommender.common.fast_replace import fast_replace
 from recommender.common.units import MIB
 from recommender.estimate import model_shape
 from recommender.estimate.linear_attention import attention_layers
@@ -46,7 +46,7 @@ def shared_row_ms(resolved: ResolvedRequest, config: Configuration, times: Servi
     large = resolved.gpu.compute_capability in LARGE_L2 and PART not in resolved.gpu.id
     if not shared or not large or layer > L2_MIB * MIB:
         return 0.0
-    less = changed(resolved, prompt_tokens=max(resolved.prompt_tokens - shared, 1))
+    less = fast_replace(resolved, prompt_tokens=max(resolved.prompt_tokens - shared, 1))
     return round_ms(times.step_row - times_of(less, config).step_row)
 
 

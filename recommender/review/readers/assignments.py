@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from recommender.common.pattern import pattern
-from recommender.review.script import beside
+from recommender.review.script import sibling_files
 from recommender.review.script.model import Word
 from recommender.review.script.source_map import Field, Piece, SourceText
 
@@ -20,7 +20,7 @@ JUST_VALUE = pattern(
 
 def beside_values(page: SourceText, name: str, start: int, end: int) -> dict[str, Word]:
     """Return what a file beside this one assigns: foreman's .env, what a Makefile includes."""
-    source = beside.read(page.script.path, name)
+    source = sibling_files.read(page.script.path, name)
     place = page.place(start, end)
     assigned = (ASSIGNED.fullmatch(line) for line in (source.text.splitlines() if source else ()))
     pairs = ((match["name"], match["value"].strip().strip("\"'")) for match in assigned if match)

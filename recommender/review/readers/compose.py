@@ -16,7 +16,7 @@ from recommender.review.readers.container_command import (
 from recommender.review.readers.dockerfile import base_image, entry_words
 from recommender.review.readers.manifest_words import COMPOSE, one_word, variables, words
 from recommender.review.readers.yaml_nodes import Node, map_scalar
-from recommender.review.script import beside
+from recommender.review.script import sibling_files
 from recommender.review.script.docker_run import probe_path, size_of
 from recommender.review.script.model import Container, Probe, ReadProblem, Word
 from recommender.review.script.source_map import Field, Piece, SourceText
@@ -28,7 +28,7 @@ INLINE = "dockerfile_inline"
 def services(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
     """Yield what each service runs."""
     place = page.place(0, 0)
-    given = beside.read_environment(page.script.path, ".env") or {}
+    given = sibling_files.read_environment(page.script.path, ".env") or {}
     outside = {name: Word(text, text, place, variable=name) for name, text in given.items()}
     for root in roots:
         listed = root.get("services")
@@ -67,7 +67,7 @@ def _built_words(page: SourceText, service: Node) -> list[Field]:
     file, text = build.get("dockerfile"), ""
     if (inline := build.get(INLINE)) is not None:
         file, text = inline, inline.text
-    elif source := beside.read(
+    elif source := sibling_files.read(
         page.script.path, f"{context.text if context else '.'}/{file.text if file else 'Dockerfile'}"
     ):
         text = source.text
@@ -97,7 +97,7 @@ def _environment_files(page: SourceText, node: Node | None) -> tuple[dict[str, W
         if path is None or not path.text:
             continue
         place = page.place(path.start, path.end)
-        given = beside.read_environment(page.script.path, path.text)
+        given = sibling_files.read_environment(page.script.path, path.text)
         if given is None:
             problems.append(ReadProblem(f"{path.text} is not beside the file and was not read", place))
         environment |= {name: Word(text, text, place, variable=name) for name, text in (given or {}).items()}

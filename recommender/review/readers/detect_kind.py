@@ -11,9 +11,9 @@ from typing import cast, get_args
 from recommender.common.pattern import pattern
 from recommender.review.readers.manifest_words import default_of
 from recommender.review.script import mentions
-from recommender.review.script.beside import ENVIRONMENT_FILE
 from recommender.review.script.model import HOSTS, Kind, ReadProblem, Script, Span
-from recommender.review.script.moved import moved
+from recommender.review.script.relocation import relocate
+from recommender.review.script.sibling_files import ENVIRONMENT_FILE
 from recommender.review.script.source_map import Mapped, line_starts
 
 MOST_CHARACTERS = 2**20
@@ -157,11 +157,11 @@ def _expanded(
 
     return replace(
         found,
-        launches=moved(found.launches, place),
-        tools=moved(found.tools, place),
-        calls=moved(found.calls, place),
-        comments=moved(found.comments, place),
-        problems=moved(found.problems, place),
+        launches=relocate(found.launches, place),
+        tools=relocate(found.tools, place),
+        calls=relocate(found.calls, place),
+        comments=relocate(found.comments, place),
+        problems=relocate(found.problems, place),
         followed=tuple(text.span(*each) for each in found.followed),
     )
 

@@ -12,8 +12,8 @@ from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Comment, Container, Probe, Script, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText, line_starts
 from recommender.review.script.variables import Variables
-from recommender.review.shell.nested import start, walk
-from recommender.review.shell.sourced import run_script
+from recommender.review.shell.inner_scripts import start, walk
+from recommender.review.shell.source_command import run_script
 from recommender.review.shell.state import Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 

@@ -12,7 +12,7 @@ from recommender.review.readers.makefile import Makefile
 from recommender.review.script.model import Comment, Embedded, Script, Word
 from recommender.review.script.source_map import Mapped, SourceText
 from recommender.review.script.variables import Variables
-from recommender.review.shell.nested import walk
+from recommender.review.shell.inner_scripts import walk
 from recommender.review.shell.state import Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 

@@ -13,7 +13,7 @@ from recommender.review.script.model import Embedded, Script, Word
 from recommender.review.script.source_map import SourceText
 from recommender.review.script.unwrap import PYTHON, program
 from recommender.review.script.variables import Variables
-from recommender.review.shell.nested import start, walk
+from recommender.review.shell.inner_scripts import start, walk
 from recommender.review.shell.state import Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 

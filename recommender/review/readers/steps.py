@@ -25,10 +25,10 @@ from recommender.review.readers.pods import GPU, probes
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, comments_of, documents, map_scalar
 from recommender.review.script.mentions import INSTALLED_AS, LAUNCH
 from recommender.review.script.model import HOSTS, Container, Script, Span, Word
-from recommender.review.script.moved import moved
+from recommender.review.script.relocation import relocate
 from recommender.review.script.source_map import Field, SourceText, line_starts
 from recommender.review.script.variables import Variables
-from recommender.review.shell.nested import start, walk
+from recommender.review.shell.inner_scripts import start, walk
 from recommender.review.shell.state import Frame, Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 
@@ -281,10 +281,10 @@ class _Reader:
         def place(span: Span) -> Span:
             return self.page.place(*text.span(span.start, span.end))
 
-        for launch in moved(found.launches, place):
+        for launch in relocate(found.launches, place):
             loop = launch.loop
             run.launches.append((launch, Frame(loop.place, loop.endless, loop.pauses) if loop else None))
-        run.unread += moved(found.problems, place)
+        run.unread += relocate(found.problems, place)
         run.followed.append((node.start, node.end))
         run.elsewhere = True
 

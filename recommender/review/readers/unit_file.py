@@ -21,11 +21,11 @@ from recommender.review.readers.unit_words import (
     replace_specifiers,
     specifiers,
 )
-from recommender.review.script.beside import VARIABLE
 from recommender.review.script.docker_run import size_of
 from recommender.review.script.model import HOSTS, Container, ReadProblem, Script, Span, Use
+from recommender.review.script.sibling_files import VARIABLE
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
-from recommender.review.shell.nested import start
+from recommender.review.shell.inner_scripts import start
 from recommender.review.shell.state import Frame, Run, TooMuch, complete_script
 from recommender.review.shell.walker import new_run
 

@@ -18,7 +18,7 @@ from recommender.review.readers.unit_words import (
     read_sheet,
     replace_specifiers,
 )
-from recommender.review.script import beside
+from recommender.review.script import sibling_files
 from recommender.review.script.model import HOSTS, Script, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText, line_starts
 
@@ -97,7 +97,7 @@ class UnitVariables:
     def _add_assignment(self, setting: UnitSetting, item: UnitItem, variables: dict[str, UnitVariable]) -> None:
         """Read ``NAME=value`` of Environment=."""
         name, equals, rest = item.text.code.partition("=")
-        if not equals or not beside.VARIABLE.fullmatch(name):
+        if not equals or not sibling_files.VARIABLE.fullmatch(name):
             return
         count = len(item.text.code) - len(rest)
         value = replace_specifiers(Mapped(rest, item.text.at[count:]), self.known)
@@ -136,8 +136,8 @@ def _dropped_in(script: Script) -> Iterator[tuple[str, str | None]]:
     An ``Environment=`` that resets those before it is not followed.
     """
     unit = Path(script.path)
-    for path in _matching(unit.with_name(f"{unit.name}.d"), "*.conf") if script.path != beside.STDIN else ():
-        source = beside.read_in(unit.parent, path)
+    for path in _matching(unit.with_name(f"{unit.name}.d"), "*.conf") if script.path != sibling_files.STDIN else ():
+        source = sibling_files.read_in(unit.parent, path)
         if source is None:
             continue
         page = SourceText(Script(str(path), "systemd", source.text, lines=line_starts(source.text)))
@@ -145,7 +145,7 @@ def _dropped_in(script: Script) -> Iterator[tuple[str, str | None]]:
             with suppress(Unbalanced):
                 for item in items(setting.value):
                     name, equals, text = item.text.code.partition("=")
-                    if equals and beside.VARIABLE.fullmatch(name):
+                    if equals and sibling_files.VARIABLE.fullmatch(name):
                         yield name, None if "%" in text else text
 
 
@@ -155,18 +155,18 @@ def _texts(script: Script, path: str) -> dict[str, str | None] | None:
     A name that is partly unknown matches several files: values on which they differ are unknown.
     """
     unit = script.path
-    if unit == beside.STDIN:
+    if unit == sibling_files.STDIN:
         return None
     folder, name = Path(unit).parent, path.rpartition("/")[2]
     if HOSTS not in path and not WILD.search(path):
-        source = None if path in script.written else beside.read(unit, path)
+        source = None if path in script.written else sibling_files.read(unit, path)
         text = source.text if source else script.written.get(path)
-        return None if text is None else dict(beside.environment_file(text))
+        return None if text is None else dict(sibling_files.environment_file(text))
     pattern = name.replace(HOSTS, "*")
     if (HOSTS in name and WILD.search(name)) or not pattern.strip("*"):
         return None
-    sources = [beside.read_in(folder, file) for file in _matching(folder, pattern)]
-    texts = [beside.environment_file(source.text) if source else None for source in sources]
+    sources = [sibling_files.read_in(folder, file) for file in _matching(folder, pattern)]
+    texts = [sibling_files.environment_file(source.text) if source else None for source in sources]
     good = [text for text in texts if text is not None]
     if not good or len(good) < len(texts):
         return None

@@ -4,7 +4,7 @@ import re
 
 from recommender.common.pattern import pattern
 from recommender.common.units import BYTES
-from recommender.review.script import beside
+from recommender.review.script import sibling_files
 from recommender.review.script.model import Container, Probe, ReadProblem, Span, Word
 from recommender.review.script.source_map import Field, SourceText
 
@@ -65,7 +65,7 @@ class DockerRun:
         if name in ("-e", "--env"):
             self._variable(value)
         elif name == "--env-file":
-            given = beside.read_environment(self.page.script.path, text or "")
+            given = sibling_files.read_environment(self.page.script.path, text or "")
             if given is None:
                 self.unread.append(ReadProblem(f"{word.raw} is not beside the script and was not read", word.place))
             place = word.place

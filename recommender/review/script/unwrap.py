@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from recommender.common.pattern import pattern
 from recommender.review.script.docker_run import ASSIGNED, DOCKERS, DockerRun
-from recommender.review.script.filled import FILLED, fill, with_arguments
 from recommender.review.script.images import image_before, image_word
 from recommender.review.script.launches import MODULES, NO_MODULE
 from recommender.review.script.model import Container, ReadProblem, Starts, Word
+from recommender.review.script.placeholders import FILLED, fill, with_arguments
 from recommender.review.script.source_map import Field, SourceText
 
 _WRAPPERS = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from recommender.review.script.source_map import Field, Mapped
-from recommender.review.shell.nested import script_text, walk
+from recommender.review.shell.inner_scripts import script_text, walk
 from recommender.review.shell.state import MOST_DEPTH, Run, Where
 
 if TYPE_CHECKING:

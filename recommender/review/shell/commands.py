@@ -17,8 +17,8 @@ from recommender.review.script.unwrap import Unwrapped, program, unwrap
 from recommender.review.script.variables import Variable
 from recommender.review.shell import aliases, grammar
 from recommender.review.shell.heredocs import quiet
-from recommender.review.shell.nested import read_nested
-from recommender.review.shell.sourced import exported_file, source
+from recommender.review.shell.inner_scripts import read_nested
+from recommender.review.shell.source_command import exported_file, source
 from recommender.review.shell.state import Run, Where
 from recommender.review.shell.survey import GIVEN
 

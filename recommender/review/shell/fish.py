@@ -7,7 +7,7 @@ from itertools import islice
 from recommender.common.pattern import pattern
 from recommender.review.script.model import Script
 from recommender.review.script.source_map import Mapped, SourceText
-from recommender.review.shell.nested import walk
+from recommender.review.shell.inner_scripts import walk
 from recommender.review.shell.state import complete_script
 from recommender.review.shell.walker import new_run
 

@@ -8,14 +8,14 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
-from recommender.review.script.beside import ENVIRONMENT_FILE
 from recommender.review.script.docker_run import DOCKERS
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import HOSTS, Embedded
+from recommender.review.script.sibling_files import ENVIRONMENT_FILE
 from recommender.review.script.source_map import Field, Mapped
 from recommender.review.script.unwrap import PYTHON, QUIET, SHELLS, Unwrapped, program, unwrap
 from recommender.review.shell import grammar
-from recommender.review.shell.nested import read_nested
+from recommender.review.shell.inner_scripts import read_nested
 from recommender.review.shell.state import Run, Where
 
 if TYPE_CHECKING:

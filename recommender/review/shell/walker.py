@@ -18,7 +18,7 @@ from recommender.review.script.variables import Variable, Variables, merge_state
 from recommender.review.shell import grammar
 from recommender.review.shell.commands import assign, command, declaration, leaves
 from recommender.review.shell.heredocs import heredoc, keeps, leftovers
-from recommender.review.shell.nested import walk, walk_file
+from recommender.review.shell.inner_scripts import walk, walk_file
 from recommender.review.shell.state import MOST_DEPTH, Frame, Run, Where, complete_script
 from recommender.review.shell.survey import survey
 from recommender.review.shell.turns import MOST_TURNS, each_turn

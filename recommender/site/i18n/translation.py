@@ -1,7 +1,7 @@
 """Translate texts with the gettext catalogues in ``site/translations``, keyed by the English text.
 
 A text that changes in English loses its translation; the page then shows the English text with a mark.
-``python -m recommender.site.untranslated vi`` lists missing and unused entries.
+``python -m recommender.site.missing_translations vi`` lists missing and unused entries.
 """
 
 import re

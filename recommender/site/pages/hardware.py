@@ -23,10 +23,10 @@ from recommender.knowledge.names import PART
 from recommender.knowledge.provenance import newest_about
 from recommender.request.request import Request
 from recommender.site import markup
+from recommender.site.answer_texts import by_sentence
 from recommender.site.controls import data_table
 from recommender.site.i18n.translation import PLACE
 from recommender.site.pages import nearest_runs
-from recommender.site.said import by_sentence
 from recommender.site.site_data import SiteData, SitePage, page
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from recommender.review import engine
 from recommender.review.output.rule_list import FAMILIES, title
 from recommender.review.rule import Rule
 from recommender.site import markup
+from recommender.site.answer_texts import by_sentence
 from recommender.site.i18n.translation import single
-from recommender.site.said import by_sentence
 from recommender.site.site_data import SiteData, SitePage, page
 
 if TYPE_CHECKING:

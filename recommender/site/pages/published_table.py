@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 
-from recommender.calibration.published import PublishedComparison, compare_published
+from recommender.calibration.benchmark_comparison import PublishedComparison, compare_published
 from recommender.knowledge.store import Store
 from recommender.site import markup
 from recommender.site.site_data import SiteData

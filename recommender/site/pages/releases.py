@@ -12,9 +12,9 @@ from recommender.knowledge.engines import LABELS
 from recommender.lookup.release_diff import ChangedOption, Diff, MovedOption, ReleaseRecord, diff
 from recommender.lookup.release_diff_text import name_holes
 from recommender.site import controls, markup
+from recommender.site.answer_texts import SENTENCE, by_sentence
 from recommender.site.html_templates import to_json
 from recommender.site.i18n.translation import plain, single
-from recommender.site.said import SENTENCE, by_sentence
 from recommender.site.site_data import SiteData, SitePage, page
 from recommender.site.tools import runtime, texts
 

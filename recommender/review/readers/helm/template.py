@@ -16,9 +16,9 @@ from recommender.common.pattern import pattern
 from recommender.common.user_file import Unreadable
 from recommender.review.readers import manifest
 from recommender.review.readers.helm.values import UNKNOWN, evaluate, written
-from recommender.review.script.beside import STDIN, read_in
 from recommender.review.script.model import ReadProblem, Script, Span
-from recommender.review.script.moved import moved
+from recommender.review.script.relocation import relocate
+from recommender.review.script.sibling_files import STDIN, read_in
 from recommender.review.script.source_map import Mapped, line_starts
 
 ACTION = pattern(
@@ -94,10 +94,10 @@ def read(script: Script) -> Script:
     followed = (place(found.place(*span)) for span in found.followed)
     return replace(
         script,
-        launches=moved(found.launches, place),
-        tools=moved(found.tools, place),
-        comments=moved(found.comments, place),
-        problems=(*moved(found.problems, place), *unread),
+        launches=relocate(found.launches, place),
+        tools=relocate(found.tools, place),
+        comments=relocate(found.comments, place),
+        problems=(*relocate(found.problems, place), *unread),
         followed=tuple((span.start, span.end) for span in followed),
         repairable=False,
     )

@@ -28,7 +28,7 @@ from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Comment, Script, Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 from recommender.review.script.variables import Variable, Variables
-from recommender.review.shell.nested import start, walk
+from recommender.review.shell.inner_scripts import start, walk
 from recommender.review.shell.state import Where, complete_script
 from recommender.review.shell.walker import new_run
 

@@ -9,10 +9,10 @@ from recommender.common.user_file import Unreadable
 from recommender.review.readers.python import file as python_file
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, documents, map_scalar
 from recommender.review.script.model import ReadProblem, Script, Span, Word
-from recommender.review.script.moved import moved
+from recommender.review.script.relocation import relocate
 from recommender.review.script.source_map import Mapped, SourceText, line_starts
 from recommender.review.script.variables import Variables
-from recommender.review.shell.nested import walk
+from recommender.review.shell.inner_scripts import walk
 from recommender.review.shell.state import Run, Where, complete_script, export
 from recommender.review.shell.walker import new_run
 
@@ -48,11 +48,14 @@ def read(script: Script) -> Script:
         done,
         launches=(
             *done.launches,
-            *(each._replace(environment={**environment, **each.environment}) for each in moved(found.launches, place)),
+            *(
+                each._replace(environment={**environment, **each.environment})
+                for each in relocate(found.launches, place)
+            ),
         ),
-        tools=(*done.tools, *moved(found.tools, place)),
-        comments=(*done.comments, *moved(found.comments, place)),
-        problems=(*done.problems, *moved(found.problems, place)),
+        tools=(*done.tools, *relocate(found.tools, place)),
+        comments=(*done.comments, *relocate(found.comments, place)),
+        problems=(*done.problems, *relocate(found.problems, place)),
         followed=(*done.followed, *(python.span(*each) for each in found.followed), *_others(script, sources)),
     )
 

@@ -16,7 +16,7 @@ from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Launch, Word
 from recommender.review.script.source_map import Field, Mapped, SourceText
 from recommender.review.script.unwrap import unwrap
-from recommender.review.shell.nested import script_text, walk
+from recommender.review.shell.inner_scripts import script_text, walk
 from recommender.review.shell.walker import new_run
 
 PROCESSES = frozenset(

@@ -13,7 +13,7 @@ from recommender.common.pattern import pattern
 from recommender.common.user_file import Unreadable
 from recommender.review.readers.python.scopes import FUNCTIONS, last_name
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, documents
-from recommender.review.script import beside
+from recommender.review.script import sibling_files
 from recommender.review.script.source_map import join_pieces
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class SettingsFile:
     def _file(self, path: str) -> Node | None:
         """Return the root of a file beside the program."""
         if path and path not in self.roots:
-            source = beside.read(self.values.page.script.path, path)
+            source = sibling_files.read(self.values.page.script.path, path)
             try:
                 text = source.text if source is not None else ""
                 # JSON is YAML.

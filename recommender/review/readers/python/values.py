@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.python import lists
-from recommender.review.readers.python.formatted import formatted
+from recommender.review.readers.python.format_strings import formatted
 from recommender.review.readers.python.scopes import Scopes, last_name
 from recommender.review.readers.python.settings_file import SettingsFile, environment_name
 from recommender.review.readers.python.tables import entry

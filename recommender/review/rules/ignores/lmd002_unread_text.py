@@ -24,8 +24,8 @@ Fix the syntax, give each variable a default, or put the environment file beside
 from recommender.knowledge.load import load
 from recommender.review.context import first_release
 from recommender.review.rule import Case, Diagnostic, Diagnostics, declare
-from recommender.review.script.beside import STDIN
 from recommender.review.script.model import Script
+from recommender.review.script.sibling_files import STDIN
 
 
 def _unread(script: Script) -> Diagnostics:

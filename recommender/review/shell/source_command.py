@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from recommender.common.pattern import pattern
-from recommender.review.script import beside
+from recommender.review.script import sibling_files
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Container, ReadProblem, Script, Span, Word
-from recommender.review.script.moved import moved
+from recommender.review.script.relocation import relocate
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText, line_starts
 from recommender.review.script.variables import Variable
-from recommender.review.shell.nested import walk
+from recommender.review.shell.inner_scripts import walk
 from recommender.review.shell.state import Run, Where, export
 
 # Sourced scripts that set up a shell but leave the script's variables alone.
@@ -29,7 +29,7 @@ def source(run: Run, fields: list[Field], where: Where) -> None:
     if not fields or HARMLESS.search(_name(fields[0])) or (len(fields) > 1 and fields[0].value is None):
         return  # with an argument, an unknown path is that of a virtual environment
     place = run.page.place(fields[0].start, fields[0].end)
-    found = beside.read(run.page.script.path, _name(fields[0])) if len(run.inside) < 3 else None
+    found = sibling_files.read(run.page.script.path, _name(fields[0])) if len(run.inside) < 3 else None
     if found is None:
         run.state.forget(list(run.state.variables))
         run.sourced = True
@@ -49,15 +49,15 @@ def source(run: Run, fields: list[Field], where: Where) -> None:
 
 def run_script(run: Run, path: str, environment: Mapping[str, Word], container: Container | None, place: Span) -> bool:
     """Follow a script beside the file, whose servers start at ``place``; return whether it starts any."""
-    found = beside.read(run.page.script.path, path)
+    found = sibling_files.read(run.page.script.path, path)
     if found is None or not LAUNCH.search(found.text):
         return False
     inner = Run(SourceText(Script(found.path, "bash", found.text, lines=line_starts(found.text))), run.walker)
     inner.container = container
     export(inner, environment)
     walk(inner, Mapped.whole(found.text))
-    run.launches += [(moved(launch, lambda _: place), None) for launch, _ in inner.launches]
-    run.tools += [moved(tool, lambda _: place) for tool in inner.tools]
+    run.launches += [(relocate(launch, lambda _: place), None) for launch, _ in inner.launches]
+    run.tools += [relocate(tool, lambda _: place) for tool in inner.tools]
     run.elsewhere = True
     run.unread += [ReadProblem(f"{path}: {problem.message}", place) for problem in inner.problems()]
     return bool(inner.launches or inner.tools)

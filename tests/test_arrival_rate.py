@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from recommender import NothingFits, Request, compare, estimate, recommend, review
-from recommender.choose.arriving import arrive_at
+from recommender.choose.arrival_rate import arrive_at
 from recommender.choose.select import predict
 from recommender.commands import compare as compare_command
 from recommender.estimate.speed import estimate as predict_speed

@@ -1,4 +1,4 @@
-"""List the site's texts that have no translation: ``python -m recommender.site.untranslated vi``."""
+"""List the site's texts that have no translation: ``python -m recommender.site.missing_translations vi``."""
 
 import sys
 

@@ -36,7 +36,7 @@ QUESTION = (
 REVIEW = (
     "common/text.py", "knowledge/option_values.py", "review/ignores.py", "review/inputs.py", "review/optimize.py",
     "review/readers", "review/script/mentions.py", "review/shared_repairs.py", "review/shell/grammar.py",
-    "review/shell/nested.py", "review/shell/sourced.py",
+    "review/shell/inner_scripts.py", "review/shell/source_command.py",
 )  # fmt: skip
 """Modules whose texts any rule's finding may hold."""
 COMPOSED = (

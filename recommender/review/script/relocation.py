@@ -6,13 +6,13 @@ from typing import Any
 from recommender.review.script.model import Span
 
 
-def moved(value: Any, place: Callable[[Span], Span]) -> Any:
+def relocate(value: Any, place: Callable[[Span], Span]) -> Any:
     """Return a launch, a comment or the like with ``place`` applied to each of its places."""
     if isinstance(value, Span):
         return place(value)
     if isinstance(value, Mapping):
-        return {name: moved(each, place) for name, each in value.items()}
+        return {name: relocate(each, place) for name, each in value.items()}
     if isinstance(value, tuple):
-        parts = [moved(each, place) for each in value]
+        parts = [relocate(each, place) for each in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return value
