@@ -26,9 +26,8 @@ LOOSE = {"__init__", "__main__", "api", "cli", "options"}
 MOST_OF_A_FOLDER = 20
 LONG_FUNCTIONS = {
     ("request/resolved_request", "resolve_request"): "resolves each answer once, in order",
-    ("render/json_output", "published"): "one line a field of the published form",
+    ("render/json_output", "json_form"): "one line a field of the JSON form",
     ("choose/candidates", "_complete"): "one line a decided setting",
-    ("render/template", "context"): "one line a name that templates see",
     ("smoke/record", "build_record"): "one line a field of the record",
 }
 
@@ -69,6 +68,18 @@ def test_modules_and_functions_are_short(module: str) -> None:
             assert lines <= 40 or (module, node.name) in LONG_FUNCTIONS, f"{module}.{node.name}: {lines} lines"
 
 
+def test_listed_functions_are_long() -> None:
+    """Each exception is still needed: the function is there and longer than 40 lines."""
+    for module, name in LONG_FUNCTIONS:
+        lengths = [
+            node.end_lineno - node.lineno + 1  # type: ignore[operator]
+            for node in ast.walk(tree(module))
+            if isinstance(node, ast.FunctionDef) and node.name == name
+        ]
+        assert lengths, f"{module}.{name}: no such function"
+        assert max(lengths) > 40, f"{module}.{name}: {max(lengths)} lines"
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_each_module_says_what_it_is(module: str) -> None:
     """Each module, public class and public function has a docstring."""
@@ -80,15 +91,14 @@ def test_each_module_says_what_it_is(module: str) -> None:
 
 
 def test_a_class_name_means_one_thing() -> None:
-    """No two modules define classes of one name; a record's type and a JSON output's own name may meet."""
+    """No two classes have one name, private, nested or of a JSON output."""
     homes: dict[str, list[str]] = {}
     for module in MODULES:
-        for node in () if "/stand_ins/" in module else tree(module).body:  # those have another package's names
+        for node in () if "/stand_ins/" in module else ast.walk(tree(module)):  # those have another package's names
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(module)
-    shared = {name: modules for name, modules in homes.items() if len(modules) > 1 and not name.startswith("_")}
-    outputs = {name for name, modules in shared.items() if any("json_output" in each for each in modules)}
-    assert not shared.keys() - outputs, shared
+    shared = {name: modules for name, modules in homes.items() if len(modules) > 1}
+    assert not shared
 
 
 def test_module_names_are_whole() -> None:

@@ -22,7 +22,7 @@ from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedSer
 from recommender.fleet.aim import Aim, Tail
 from recommender.fleet.rate_search import RateSearch
 from recommender.knowledge.load import load
-from recommender.request.lengths import Asked
+from recommender.request.lengths import MixRequest
 from recommender.request.mix import MOST_ASKED
 from recommender.request.request import Request
 from recommender.request.resolved_request import resolve_request
@@ -33,21 +33,21 @@ SERVER = fleet_simulation.Terms(prepare=0.5, prefill=0, step=9, row=0, batch=64)
 MIXES = ("chat and rag", "images beside text", "long answers to long prompts")
 
 
-def drawn(name: str, chance: random.Random) -> Asked:
+def drawn(name: str, chance: random.Random) -> MixRequest:
     """A request: short prompts with long answers beside the other way round; images; or lengths that go together."""
     if name == "chat and rag":
         if chance.random() < 0.3:
-            return Asked(round(chance.lognormvariate(8.2, 0.3)), max(round(chance.lognormvariate(4, 0.5)), 1))
-        return Asked(round(chance.lognormvariate(5.7, 0.8)), max(round(chance.lognormvariate(5.2, 0.8)), 1))
+            return MixRequest(round(chance.lognormvariate(8.2, 0.3)), max(round(chance.lognormvariate(4, 0.5)), 1))
+        return MixRequest(round(chance.lognormvariate(5.7, 0.8)), max(round(chance.lognormvariate(5.2, 0.8)), 1))
     if name == "images beside text":
         if chance.random() < 0.4:
-            return Asked(50, 20, 1)
-        return Asked(round(chance.lognormvariate(5, 0.5)), max(round(chance.lognormvariate(5, 0.6)), 1))
+            return MixRequest(50, 20, 1)
+        return MixRequest(round(chance.lognormvariate(5, 0.5)), max(round(chance.lognormvariate(5, 0.6)), 1))
     length = chance.lognormvariate(0, 1)
-    return Asked(round(600 * length), max(round(120 * length), 1))
+    return MixRequest(round(600 * length), max(round(120 * length), 1))
 
 
-def cost(asked: Asked) -> fleet_simulation.Terms:
+def cost(asked: MixRequest) -> fleet_simulation.Terms:
     """An image costs as much as a thousand tokens, and its preparation; what a prompt holds is read at each token."""
     tokens = asked.prompt + 1000 * asked.images
     prepare = 0.5 + 9 * asked.images
@@ -55,7 +55,7 @@ def cost(asked: Asked) -> fleet_simulation.Terms:
 
 
 @cache
-def rows(name: str) -> tuple[Asked, ...]:
+def rows(name: str) -> tuple[MixRequest, ...]:
     chance = random.Random(name)
     return tuple(drawn(name, chance) for _ in range(6000))
 

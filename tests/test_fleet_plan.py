@@ -585,7 +585,7 @@ def test_whoever_is_served_meets_the_goal(gpu: str, rps: float, p99_ms: float) -
 @cache
 def validator() -> jsonschema.Draft202012Validator:
     """The published schema, itself checked, and closed: a field that it does not know is a mistake here."""
-    schema = output_schema(json_output.Published, "Plan", json_output.FORMAT)
+    schema = output_schema(json_output.PlanJson, "Plan", json_output.FORMAT)
     jsonschema.Draft202012Validator.check_schema(schema)
     for each in (schema, *schema["$defs"].values()):
         if each.get("type") == "object":
@@ -634,7 +634,7 @@ def test_the_json_keeps_the_published_schema(words: tuple[str, ...]) -> None:
 def test_the_schema_refuses_a_plan_without_a_part(field: str) -> None:
     """As published, each part is needed; a wrong type is refused."""
     _, out, _ = run("--rps", "20", "--gpu", "L4", "--json")
-    schema = output_schema(json_output.Published, "Plan", json_output.FORMAT)
+    schema = output_schema(json_output.PlanJson, "Plan", json_output.FORMAT)
     said, as_published = json.loads(out), jsonschema.Draft202012Validator(schema)
     assert as_published.is_valid(said)
     assert not as_published.is_valid({**said, field: "many"})

@@ -140,7 +140,7 @@ def _show_ranking(plan: ParsedPlan, results: sweep.Results, as_json: bool) -> No
         raise RequestError("--ranking: the plan has no sweep")
     rankings = [sweep.ranking(plan, results, load) for load in plan.loads]
     if as_json:
-        show_json(sweep.Published(sweep.FORMAT, plan.plan.id, tuple(rankings)))
+        show_json(sweep.CampaignJson(sweep.FORMAT, plan.plan.id, tuple(rankings)))
     else:
         click.echo(ranking_text(rankings), nl=False)
 

@@ -95,7 +95,7 @@ def _show(drifts: Sequence[Drift], errors: Sequence[str], as_diff: bool, as_json
     from recommender.render import drift_text
 
     if as_json:
-        terminal.show_json(drift_text.published(drifts, errors))
+        terminal.show_json(drift_text.json_form(drifts, errors))
     elif as_diff:
         for drift in drifts:
             click.echo(drift_text.summary(drift), err=True)

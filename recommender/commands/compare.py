@@ -34,7 +34,7 @@ def command(short: bool, as_json: bool, **options: Any) -> None:
 
     comparison = api.compare(build_request(options))
     if as_json:
-        terminal.show_json(comparison_text.published(comparison))
+        terminal.show_json(comparison_text.json_form(comparison))
     else:
         terminal.show(short_text.compare(comparison) if short else comparison_text.lines(comparison))
     if comparison.nothing:

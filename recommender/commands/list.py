@@ -39,7 +39,7 @@ def command(kind: str, words: tuple[str, ...], as_json: bool) -> None:
     known = listing.searchable(load(), kind)
     records = listing.search(known, words)
     if as_json:
-        terminal.show_json(listing.published(kind, words, records))
+        terminal.show_json(listing.json_form(kind, words, records))
     elif records:
         width = terminal.columns(sys.stdout) if sys.stdout.isatty() else sys.maxsize
         terminal.show(listing.lines(kind, records, len(known) if words else 0, width))

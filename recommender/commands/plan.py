@@ -92,7 +92,7 @@ def command(**options: Any) -> None:
     """Size a fleet: GPUs, hosts and servers for a request rate."""
     from recommender.common.terminal import show, show_json
     from recommender.fleet import report
-    from recommender.fleet.json_output import published
+    from recommender.fleet.json_output import json_form
     from recommender.fleet.layout import lay_out
 
     if options["as_json"] and options["form"] not in (None, "json"):
@@ -106,7 +106,7 @@ def command(**options: Any) -> None:
     if plan.fleets and form in FORMS:
         write_folder(lay_out(plan.fleets[0], plan), form, options["output"], force=options["force"])
     elif form == "json":
-        show_json(published(plan))
+        show_json(json_form(plan))
     else:
         show(report.lines(plan))
     sys.exit(CLEAN if plan.fleets else NEGATIVE)

@@ -22,19 +22,19 @@ Examples:
   recommend --gpu A100-80G --json -q | python -m json.tool
 """
 OUTPUTS = {
-    "recommendation": ("recommend --json, recommend estimate --json", "render.json_output", "Published"),
+    "recommendation": ("recommend --json, recommend estimate --json", "render.json_output", "RecommendationJson"),
     "nothing-fits": ("recommend --json where nothing fits", "render.no_fit_json", "NoFit"),
-    "compare": ("recommend compare --json", "lookup.comparison_text", "Published"),
+    "compare": ("recommend compare --json", "lookup.comparison_text", "ComparisonJson"),
     "explain": ("recommend explain --json", "lookup.option_text", "OptionInfo"),
     "diff": ("recommend diff --json", "lookup.release_diff_text", "Diff"),
-    "list": ("recommend list --json", "lookup.listing", "Published"),
-    "review": ("recommend review --format json", "review.output.json_output", "Published"),
-    "check": ("recommend check --json", "render.drift_text", "Published"),
-    "plan": ("recommend plan --json", "fleet.json_output", "Published"),
-    "smoke": ("recommend smoke --json", "smoke.json_output", "Published"),
-    "campaign": ("recommend campaign --ranking --json", "smoke.campaign.sweep", "Published"),
+    "list": ("recommend list --json", "lookup.listing", "ListJson"),
+    "review": ("recommend review --format json", "review.output.json_output", "ReviewJson"),
+    "check": ("recommend check --json", "render.drift_text", "CheckJson"),
+    "plan": ("recommend plan --json", "fleet.json_output", "PlanJson"),
+    "smoke": ("recommend smoke --json", "smoke.json_output", "SmokeJson"),
+    "campaign": ("recommend campaign --ranking --json", "smoke.campaign.sweep", "CampaignJson"),
     "knowledge-check": ("recommend knowledge check --json", "maintenance.json_output", "KnowledgeCheck"),
-    "bench-prompt": ("recommend bench-prompt --json", "smoke.bench.json_output", "Published"),
+    "bench-prompt": ("recommend bench-prompt --json", "smoke.bench.json_output", "ScriptComparisonJson"),
 }
 """By an output's schema: the command that prints it, the module that has its type and ``FORMAT``, and the type."""
 EVIDENCE = {"smoke-run": "recommend smoke --save-evidence"}

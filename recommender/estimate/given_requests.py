@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from recommender.estimate.load_profile import describe_limits, describe_request
-from recommender.estimate.scheduler.passes import Answer, SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler.passes import SimulatedAnswer, SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.prefix_cache import find_hits
 from recommender.estimate.scheduler.simulation import LoadFigures, answer_arrivals, answer_sequence, simulate_replay
 from recommender.estimate.terms.cached_prefix import TimesOf
@@ -52,7 +52,7 @@ def answer_driven(
     times_of: TimesOf,
     kv_tokens: int,
     driven: Sequence[tuple[float, int, int]],
-) -> Sequence[Answer]:
+) -> Sequence[SimulatedAnswer]:
     """Return one server's answers to the requests that a load was driven with, in the order in which they were sent.
 
     ``driven`` has the ms of sending and the tokens of input and answer, as a server counts them. With ``concurrency``

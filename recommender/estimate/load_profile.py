@@ -28,7 +28,7 @@ from recommender.request.mix import MOST_ASKED, deal_sizes
 
 if TYPE_CHECKING:
     from recommender.estimate.configuration import Configuration
-    from recommender.request.lengths import Asked
+    from recommender.request.lengths import MixRequest
     from recommender.request.resolved_request import ResolvedRequest
 
 
@@ -262,7 +262,7 @@ def _list_requests(
     return tuple(describe_request(own, config, times_of, lengths, cache) for own, lengths in each)
 
 
-def _with_own(resolved: ResolvedRequest, asked: Asked) -> ResolvedRequest:
+def _with_own(resolved: ResolvedRequest, asked: MixRequest) -> ResolvedRequest:
     return fast_replace(resolved, images=asked.images, prefix_tokens=asked.prefix)
 
 

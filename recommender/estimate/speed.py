@@ -21,7 +21,7 @@ from recommender.estimate.closed_loop import Limit, ServiceTimes, find_limit, sh
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.coverage import name_residual
 from recommender.estimate.request_times import add_load, estimate_times
-from recommender.estimate.scheduler.passes import Answer
+from recommender.estimate.scheduler.passes import SimulatedAnswer
 from recommender.estimate.scheduler.simulation import LoadFigures, Timed
 from recommender.estimate.uncertainty import Basis, Range, derive_rate, find_basis, find_widening, make_range
 from recommender.request.request import Quantile, TimeGoal
@@ -198,10 +198,9 @@ def predict_load(
     times_of = partial(shared_times, concurrency=-(-concurrency // config.servers), coefficients=coefficients)
     profile = load_profile.simulate_servers(resolved, config, concurrency, coefficients, times_of, kv_tokens)
     if config.prefix_caching:  # a request alone finds its prefix too
-        one = load_profile.simulate_server(
-            fast_replace(resolved, rps=0.0), config, 1, coefficients, times_of, kv_tokens
-        )
-        point = point._replace(alone=one.latency.mean, first=one.ttft.mean, step=one.tpot.mean)
+        lone = fast_replace(resolved, rps=0.0)
+        alone = load_profile.simulate_server(lone, config, 1, coefficients, times_of, kv_tokens)
+        point = point._replace(alone=alone.latency.mean, first=alone.ttft.mean, step=alone.tpot.mean)
     if resolved.images and resolved.rps:
         profile = profile.lengthen_tails(point.first, point.alone, coefficients["tail-open"])
     if not profile.keeps_up:  # too few requests are simulated to fill a large batch
@@ -228,7 +227,7 @@ def answer_driven(
     coefficients: Mapping[str, float],
     kv_tokens: int,
     driven: Sequence[tuple[float, int, int]],
-) -> Sequence[Answer]:
+) -> Sequence[SimulatedAnswer]:
     """Return one server's answers to the requests that a load was driven with: see ``load_profile``."""
     times_of = partial(shared_times, concurrency=max(concurrency, 1), coefficients=coefficients)
     return given_requests.answer_driven(resolved, config, concurrency, coefficients, times_of, kv_tokens, driven)

@@ -18,7 +18,7 @@ FORMAT = 2
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlanWorkload:
     """The workload: model, release, images in pixels, tokens."""
 
     lmdeploy: str
@@ -132,13 +132,13 @@ class Fleet:
 
 
 @dataclass(frozen=True)
-class Published:
+class PlanJson:
     """The JSON form of a plan."""
 
     format: int
     made_by: str
     """This program and its version."""
-    asked: Asked
+    asked: PlanWorkload
     """The workload."""
     aim: Aim
     """The goal."""
@@ -152,13 +152,13 @@ class Published:
     """What was assumed, as sentences."""
 
 
-def published(plan: FleetPlan) -> Published:
+def json_form(plan: FleetPlan) -> PlanJson:
     """Return a plan without its store, ready to be written."""
     resolved = plan.resolved
-    return Published(
+    return PlanJson(
         format=FORMAT,
         made_by=f"lmdeploy-recommender {__version__}",
-        asked=Asked(
+        asked=PlanWorkload(
             lmdeploy=resolved.release.id,
             model=resolved.model.id,
             model_source=resolved.model_source,

@@ -60,7 +60,7 @@ class ComparedOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class ComparisonJson:
     """The JSON form of a comparison."""
 
     format: int
@@ -82,10 +82,10 @@ class Published:
     """Every option with all values."""
 
 
-def published(comparison: Comparison) -> Published:
+def json_form(comparison: Comparison) -> ComparisonJson:
     """Return the comparison without its store, ready to be written."""
     resolved = comparison.resolved
-    return Published(
+    return ComparisonJson(
         format=FORMAT,
         request=replace(resolved.request, replay=(), trace_requests=0),
         lmdeploy=resolved.release.id,

@@ -120,7 +120,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class ListJson:
     """The JSON form of a list."""
 
     format: int
@@ -144,9 +144,9 @@ class Published:
     """The records, as their YAML files have them."""
 
 
-def published(kind: str, words: Sequence[str], found: Sequence[Any]) -> Published:
+def json_form(kind: str, words: Sequence[str], found: Sequence[Any]) -> ListJson:
     """Return a list ready to be written."""
-    return Published(FORMAT, kind, tuple(words), len(found), tuple(found))
+    return ListJson(FORMAT, kind, tuple(words), len(found), tuple(found))
 
 
 def lines(kind: str, records: Sequence[Any], total: int, width: int = sys.maxsize) -> Iterator[str]:

@@ -32,7 +32,7 @@ class FileDrift(Drift):
 
 
 @dataclass(frozen=True)
-class Published:
+class CheckJson:
     """The JSON form of a check."""
 
     format: int
@@ -42,13 +42,13 @@ class Published:
     """One line for each file that could not be checked."""
 
 
-def published(drifts: Sequence[Drift], errors: Sequence[str]) -> Published:
+def json_form(drifts: Sequence[Drift], errors: Sequence[str]) -> CheckJson:
     """Return a check ready to be written."""
     files = (
         FileDrift(**{field.name: getattr(each, field.name) for field in fields(each)}, drift=each.left)
         for each in drifts
     )
-    return Published(FORMAT, tuple(files), tuple(errors))
+    return CheckJson(FORMAT, tuple(files), tuple(errors))
 
 
 def summary(drift: Drift) -> str:

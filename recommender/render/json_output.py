@@ -56,7 +56,7 @@ class MemoryReport:
 
 
 @dataclass(frozen=True)
-class Case:
+class ResolvedCase:
     """The resolved request."""
 
     lmdeploy: str
@@ -98,7 +98,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Published:
+class RecommendationJson:
     """The JSON form of a recommendation."""
 
     format: int
@@ -108,7 +108,7 @@ class Published:
     """Id of the adviser that --follow named; empty: our own choice."""
     request: Request
     """What was asked, after parsing."""
-    case: Case
+    case: ResolvedCase
     """What was asked, with names resolved."""
     config: Configuration
     """The server's settings."""
@@ -140,16 +140,16 @@ class Published:
     """Digests of the written values, for recommend check."""
 
 
-def published(recommendation: Recommendation) -> Published:
+def json_form(recommendation: Recommendation) -> RecommendationJson:
     """Return a recommendation without its store, ready to be written."""
     resolved, memory, config = recommendation.resolved, recommendation.memory, recommendation.config
     low, high = likely_range(resolved, memory, config.tp)
-    return Published(
+    return RecommendationJson(
         format=FORMAT,
         made_by=recommendation.made_by,
         adviser=recommendation.adviser,
         request=replace(recommendation.request, replay=(), trace_requests=0, asked=()),
-        case=Case(
+        case=ResolvedCase(
             lmdeploy=resolved.release.id,
             gpu=resolved.gpu.id,
             gpu_name=resolved.gpu.name,
@@ -216,6 +216,6 @@ def command(recommendation: Recommendation) -> list[str]:
 
 def to_json(recommendation: Recommendation) -> str:
     """Return the complete recommendation as JSON text in ASCII."""
-    made = plain(published(recommendation))
+    made = plain(json_form(recommendation))
     made["rendered"] = seal.read(json.dumps(made), "json").checksum_line
     return json_text(made)

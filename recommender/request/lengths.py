@@ -18,7 +18,7 @@ COUNT = 50
 SEED = 7
 
 
-class Asked(NamedTuple):
+class MixRequest(NamedTuple):
     """One of the equally likely requests of a mix: its tokens of text and answer, its images, its common prefix."""
 
     prompt: int

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from recommender.common.errors import RequestError
 from recommender.common.text import did_you_mean, shorten
-from recommender.request.lengths import SEED, Asked, pair_lengths, spread, write_lengths
+from recommender.request.lengths import SEED, MixRequest, pair_lengths, spread, write_lengths
 from recommender.request.load_lengths import prompt_in_turn
 from recommender.request.request import SHARE_SLACK, Request
 from recommender.request.trace import quantiles
@@ -28,13 +28,13 @@ BANDS = 40
 """Bands of answers alike, within each of which prompts of all lengths are taken."""
 
 
-def choose_asked(requests: Sequence[Asked], most: int = MOST_ASKED) -> tuple[Asked, ...]:
+def choose_asked(requests: Sequence[MixRequest], most: int = MOST_ASKED) -> tuple[MixRequest, ...]:
     """Return a sample of at most ``most`` requests: all image counts, and prompts and answers of every length."""
     if len(requests) <= most:
         return tuple(requests)
     by_answer = sorted(requests, key=lambda each: (each.images, each.output))
     each_band = -(-len(requests) // BANDS)
-    ordered: list[Asked] = []
+    ordered: list[MixRequest] = []
     for band, begin in enumerate(range(0, len(requests), each_band)):
         alike = by_answer[begin : begin + each_band]
         ordered += sorted(alike, key=lambda each: each.prompt, reverse=bool(band % 2))
@@ -83,7 +83,7 @@ def mix_workloads(request: Request, text: str, workloads: Mapping[str, records.W
     Images have the size that is given, or the largest of the workloads'.
     """
     shares = read_workloads(text, workloads)
-    asked: list[Asked] = []
+    asked: list[MixRequest] = []
     for name, share in shares.items():
         own = _list_asked(workloads[name], request.max_context)
         count = max(round(share * MOST_ASKED), 1)
@@ -101,12 +101,12 @@ def mix_workloads(request: Request, text: str, workloads: Mapping[str, records.W
     )
 
 
-def _list_asked(workload: records.Workload, most: int) -> list[Asked]:
+def _list_asked(workload: records.Workload, most: int) -> list[MixRequest]:
     """Return equally likely requests of a workload, of every turn; long and short answers come with any prompt."""
     prompts = spread(workload.prompt_tokens, workload.prompt_p90, workload.prompt_p99)
     outputs = spread(workload.output_tokens, workload.output_p90, workload.output_p99)
     return [
-        Asked(prompt_in_turn(prompt, output, turn, prefix, most), output, workload.images, prefix)
+        MixRequest(prompt_in_turn(prompt, output, turn, prefix, most), output, workload.images, prefix)
         for turn in range(workload.turns)
         for prompt, output in pair_lengths(prompts, outputs)
         for prefix in (min(workload.prefix_tokens, prompt - 1),)

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from recommender.common.errors import RequestError
 from recommender.common.text import shorten
-from recommender.request.lengths import Asked, read_lengths
+from recommender.request.lengths import MixRequest, read_lengths
 from recommender.request.question import check_prompt, check_schema
 
 Quantile = Literal["mean", "p50", "p90", "p99"]
@@ -172,7 +172,7 @@ class Request:
     """Requests of a trace; never written."""
     trace_requests: int = field(default=0, compare=False, repr=False)
     """Requests that the trace has; never written."""
-    asked: tuple[Asked, ...] = field(default=(), repr=False)
+    asked: tuple[MixRequest, ...] = field(default=(), repr=False)
     """Equally likely requests that stand for those of a mix, for a fleet; never written."""
     prompt: str = ""
     """The question that clients send; empty: the workload's."""

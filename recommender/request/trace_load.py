@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from recommender.common.errors import RequestError
-from recommender.request.lengths import Asked, write_lengths
+from recommender.request.lengths import MixRequest, write_lengths
 from recommender.request.mix import choose_asked
 from recommender.request.request import LEAST, MAX_CONCURRENCY, MAX_IMAGES, Replayed, Request
 from recommender.request.trace import Trace, burstiness_of, quantiles, read_trace
@@ -118,7 +118,7 @@ def _mix(request: Request, trace: Trace) -> dict[str, Any]:
     every = zip(trace.input_tokens, trace.output_tokens, images, strict=True)
     prefix = request.prefix_tokens or trace.prefix_tokens
     asked = choose_asked(
-        [Asked(prompt, max(output, 1), each, min(prefix, prompt - 1)) for prompt, output, each in every]
+        [MixRequest(prompt, max(output, 1), each, min(prefix, prompt - 1)) for prompt, output, each in every]
     )
     return {"asked": asked} | (_take_images(max(images)) if request.images < 0 else {})
 

@@ -32,8 +32,8 @@ def settle(script: Script, found: Found) -> Iterator[Diagnostic]:
     if not script.repairable or not any(diagnostic.fix for _, diagnostic in found):
         yield from (diagnostic for _, diagnostic in found)
         return
-    places = _Places(script, found)
-    local = _Places(script, [(case, _with(each, places.moved(case, each.fix))) for case, each in found])
+    places = _RepairPlaces(script, found)
+    local = _RepairPlaces(script, [(case, _with(each, places.moved(case, each.fix))) for case, each in found])
     settled: dict[tuple[Span, str], list[Fix | None]] = {}
     for _, diagnostic in local.found:
         fix = diagnostic.fix
@@ -47,7 +47,7 @@ def settle(script: Script, found: Found) -> Iterator[Diagnostic]:
 
 def apart(case: Case, option: str, edit: Edit) -> Edit | None:
     """Return the edit of an option's value that no other program reads; None without one. Launches may share it."""
-    fix = _Places(case.script, []).apart(case.launch, Fix((edit,), f"{option} {edit[1]}"), agreed=True)
+    fix = _RepairPlaces(case.script, []).apart(case.launch, Fix((edit,), f"{option} {edit[1]}"), agreed=True)
     return fix.edits[0] if fix else None
 
 
@@ -64,7 +64,7 @@ def _joined(fixes: list[Fix | None]) -> Fix | None:
     return known[0]._replace(edits=tuple(edits))
 
 
-class _Places:
+class _RepairPlaces:
     """The places that a rule's repairs change, and the launches that depend on each."""
 
     def __init__(self, script: Script, found: Found) -> None:

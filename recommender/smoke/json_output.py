@@ -20,7 +20,7 @@ class Row(ReportRow):
 
 
 @dataclass(frozen=True)
-class Phase:
+class PhaseFigures:
     """One load's figures, and those that are predicted beside the prediction."""
 
     figures: run_figures.RunFigures
@@ -30,7 +30,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Published:
+class SmokeJson:
     """The JSON form of a smoke run."""
 
     format: int
@@ -40,7 +40,7 @@ class Published:
     """Exit code of the command."""
     memory: tuple[Row, ...]
     """Measured beside predicted memory, in MiB."""
-    phases: tuple[Phase, ...]
+    phases: tuple[PhaseFigures, ...]
     """Each load."""
     goals: tuple[Goal, ...]
     """Goals of the request."""
@@ -51,9 +51,11 @@ class Published:
 def to_json(recommendation: Recommendation, run: records.SmokeRun) -> str:
     """Return the run, its figures and its predictions as JSON text in ASCII."""
     name = outcome(recommendation, run)
-    phases = (Phase(run_figures.figures(phase), _rows(phase_rows(recommendation, run, phase))) for phase in run.phases)
+    phases = (
+        PhaseFigures(run_figures.figures(phase), _rows(phase_rows(recommendation, run, phase))) for phase in run.phases
+    )
     document = plain(
-        Published(
+        SmokeJson(
             format=FORMAT,
             outcome=name,
             exit_code=KINDS[name].code if name != "ok" else 0,

@@ -88,7 +88,7 @@ class Waiting:
     request: SimulatedRequest
 
 
-class Answer(NamedTuple):
+class SimulatedAnswer(NamedTuple):
     """When a request was sent, and when its first and its last token came."""
 
     sent: float
@@ -123,7 +123,7 @@ class Simulation:
     waiting: deque[Waiting] = field(default_factory=deque)
     running: list[tuple[int, int, float, float]] = field(default_factory=list)
     asked: dict[int, SimulatedRequest] = field(default_factory=dict)
-    answers: dict[int, Answer] = field(default_factory=dict)
+    answers: dict[int, SimulatedAnswer] = field(default_factory=dict)
     rows: float = 0.0
     held: int = 0
     passes: int = 0
@@ -145,7 +145,7 @@ class Simulation:
         """Queue a request; calls come in the order of time. Return whether it may change the chosen passes."""
         return self.host.send(at, number, request, request.prepare) <= self.known or self.count != 1
 
-    def answer(self, wanted: range) -> Sequence[Answer]:
+    def answer(self, wanted: range) -> Sequence[SimulatedAnswer]:
         """Work until the wanted requests are answered, and return their answers."""
         missing = len(wanted)
         while missing:
@@ -295,7 +295,7 @@ class Simulation:
             request = self.asked.pop(number)
             self.rows -= request.row
             self.held -= request.blocks
-            self.answers[number] = Answer(sent, first, now, request.output)
+            self.answers[number] = SimulatedAnswer(sent, first, now, request.output)
             counted += number in wanted
             self.freed.append(self.passes)
             self.on_done(now, number)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from recommender.estimate.scheduler.passes import Answer, SimulatedRequest, SimulatedServer
+from recommender.estimate.scheduler.passes import SimulatedAnswer, SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.simulation import start
 
 
@@ -31,7 +31,7 @@ class Pool:
         self.queued: dict[int, float] = {}
         """When those came that had to wait."""
 
-    def answer(self, arrivals: Sequence[tuple[float, SimulatedRequest]]) -> list[Answer]:
+    def answer(self, arrivals: Sequence[tuple[float, SimulatedRequest]]) -> list[SimulatedAnswer]:
         """Return the answers to requests that come at these ms, ascending."""
         for number, (at, request) in enumerate(arrivals):
             self._work(at)

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from recommender.estimate.sampling import SEED, draws
 from recommender.estimate.scheduler.alternating import AlternatingSimulation
-from recommender.estimate.scheduler.passes import Answer, SimulatedRequest, SimulatedServer, Simulation
+from recommender.estimate.scheduler.passes import SimulatedAnswer, SimulatedRequest, SimulatedServer, Simulation
 
 Timed: TypeAlias = Literal["ttft", "tpot", "latency"]
 
@@ -148,7 +148,7 @@ def simulate_replay(
     return summarise_arrivals(answers, offered, keeps_up(answers))
 
 
-def keeps_up(answers: Sequence[Answer]) -> bool:
+def keeps_up(answers: Sequence[SimulatedAnswer]) -> bool:
     """Return whether a server answers as fast as requests come: no backlog makes all late ones wait longer.
 
     When the last one ends does not tell, as it may be a long one.
@@ -188,7 +188,9 @@ def met_running(turns: Sequence[Sequence[SimulatedRequest]], count: int) -> list
     ]
 
 
-def answer_sequence(server: SimulatedServer, requests: Sequence[SimulatedRequest], clients: int) -> Sequence[Answer]:
+def answer_sequence(
+    server: SimulatedServer, requests: Sequence[SimulatedRequest], clients: int
+) -> Sequence[SimulatedAnswer]:
     """Return the answers to requests that clients take in order: each takes the next one when it has its answer."""
     left = iter(enumerate(requests))
 
@@ -202,7 +204,9 @@ def answer_sequence(server: SimulatedServer, requests: Sequence[SimulatedRequest
     return simulation.answer(range(len(requests)))
 
 
-def answer_arrivals(server: SimulatedServer, arrivals: Sequence[tuple[float, SimulatedRequest]]) -> Sequence[Answer]:
+def answer_arrivals(
+    server: SimulatedServer, arrivals: Sequence[tuple[float, SimulatedRequest]]
+) -> Sequence[SimulatedAnswer]:
     """Return the answers to requests that come at these ms, ascending, to an idle server."""
     simulation = start(server, lambda _at, _number: None)
     for number, (at, request) in enumerate(arrivals):
@@ -210,7 +214,7 @@ def answer_arrivals(server: SimulatedServer, arrivals: Sequence[tuple[float, Sim
     return simulation.answer(range(len(arrivals)))
 
 
-def summarise_arrivals(answers: Sequence[Answer], offered: float, keeps_up: bool = True) -> LoadFigures:
+def summarise_arrivals(answers: Sequence[SimulatedAnswer], offered: float, keeps_up: bool = True) -> LoadFigures:
     """Return the figures of requests that arrived at ``offered`` requests/s."""
     ends = sorted(answer.done for answer in answers)
     # A backlog of earlier requests is no time of its own.
@@ -218,7 +222,9 @@ def summarise_arrivals(answers: Sequence[Answer], offered: float, keeps_up: bool
     return _summarise(answers, Quantiles.of(answer.done - answer.sent for answer in answers), rate, keeps_up)
 
 
-def _summarise(answers: Sequence[Answer], latency: Quantiles, rps: float, keeps_up: bool = True) -> LoadFigures:
+def _summarise(
+    answers: Sequence[SimulatedAnswer], latency: Quantiles, rps: float, keeps_up: bool = True
+) -> LoadFigures:
     several = [answer for answer in answers if answer.output > 1]
     gaps = [(answer.done - answer.first) / (answer.output - 1) for answer in several] or [0.0]
     tokens = math.fsum(answer.output for answer in answers) / len(answers)

@@ -39,7 +39,7 @@ from recommender.knowledge.records.models import (
     Model,
     NeededOption,
     PixelRule,
-    Published,
+    PublishedSize,
     Quantization,
     QuantizationMethod,
     SparseIndex,

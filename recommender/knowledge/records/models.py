@@ -226,7 +226,7 @@ class NeededOption(Record):
     sources: Sources = Field(description="what it rests on")
 
 
-class Published(Record):
+class PublishedSize(Record):
     """The size of the weight files as their publisher states it; computed bytes are tested against it."""
 
     bytes: Annotated[int, Field(gt=0, description="bytes of all weight files")]
@@ -257,5 +257,5 @@ class Model(Record):
     )
     support: tuple[Support, ...] = Field(min_length=1, description="which engines serve it, by release")
     needs: tuple[NeededOption, ...] = Field(default=(), description="options that some releases need")
-    published: tuple[Published, ...] = Field(default=(), description="published size, to check the computed one")
+    published: tuple[PublishedSize, ...] = Field(default=(), description="published size, to check the computed one")
     sources: Sources = Field(description="where the shape was read")

@@ -85,7 +85,7 @@ class Silent:
 
 
 @dataclass(frozen=True)
-class Published:
+class ReviewJson:
     """The JSON form of a review."""
 
     format: int
@@ -113,10 +113,10 @@ def spot(script: Script, place: Span) -> Spot:
     return Spot(place.line, place.column, head.count("\n") + 1, place.end - (head.rfind("\n") + 1) + 1)
 
 
-def published(reviews: Sequence[Review]) -> Published:
+def json_form(reviews: Sequence[Review]) -> ReviewJson:
     """Return reviews in their JSON form."""
     total = counts(reviews)
-    return Published(
+    return ReviewJson(
         format=FORMAT,
         made_by=f"lmdeploy-recommender {__version__}",
         files=tuple(review.path for review in reviews),
@@ -148,7 +148,7 @@ def _json_finding(script: Script, finding: Finding) -> Found:
 
 def as_json(reviews: Sequence[Review]) -> str:
     """Return one JSON object, in ASCII."""
-    return json_text(published(reviews))
+    return json_text(json_form(reviews))
 
 
 # --- GitHub

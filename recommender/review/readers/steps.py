@@ -84,7 +84,7 @@ def read(script: Script) -> Script:
 
 def read_nodes(script: Script, page: SourceText, roots: Sequence[Node], around: Around | None = None) -> Script:
     """Read the commands of a file's nodes; ``around`` is what the file sets for all."""
-    reader = _Reader(page, new_run(page), dict(_written(roots)))
+    reader = _StepReader(page, new_run(page), dict(_written(roots)))
     for root in roots:
         reader.visit(root, around or Around(_defaults(page, root)), 0)
     return complete_script(script, reader.run, [])
@@ -132,7 +132,7 @@ def _written(roots: Sequence[Node]) -> Iterator[tuple[str, str]]:
                 yield path.text, content.text
 
 
-class _Reader:
+class _StepReader:
     """Visit the maps that mention LMDeploy."""
 
     def __init__(self, page: SourceText, run: Run, written: Mapping[str, str]) -> None:
@@ -188,7 +188,7 @@ class _Reader:
         mine = self.run.launches
         mine[before:] = [(launch._replace(installed=first.get(name)), frame) for launch, frame in mine[before:]]
         for other in others:
-            reader = _Reader(self.page, new_run(self.page), self.written)
+            reader = _StepReader(self.page, new_run(self.page), self.written)
             reader.left, reader.inside = self.left, True
             reader._map(job, around.beside(other), depth)
             self.left = reader.left

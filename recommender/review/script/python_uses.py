@@ -46,7 +46,7 @@ def python_names(script: Script) -> PythonNames | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     nodes = list(ast.walk(tree))
-    places = _Places(script)
+    places = _Offsets(script)
     functions = {node.name: node for node in nodes if isinstance(node, Function | ast.ClassDef)}
     skipped = {id(part) for node in nodes for part in _without_effect(node)}
     given = (Given(*places.of(value), name, more) for node in nodes for value, name, more in _given(node, functions))
@@ -60,7 +60,7 @@ def python_names(script: Script) -> PythonNames | None:
     return PythonNames(tuple(given), tuple(uses), tuple(places.of(child) for child in wholes))
 
 
-class _Places:
+class _Offsets:
     """Convert the parser's places, which count bytes of a line, to offsets."""
 
     def __init__(self, script: Script) -> None:

@@ -33,7 +33,7 @@ COUNTED = SINGLE | {"out-of-memory-image"}
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class PictureFile:
     """An image file: name within the folder, path, format and SHA-256."""
 
     name: str
@@ -50,7 +50,7 @@ class Folder:
     """
 
     names: tuple[str, ...]
-    pictures: tuple[Picture, ...]
+    pictures: tuple[PictureFile, ...]
     unreadable: Mapping[str, str]
     passed_by: int
 
@@ -124,7 +124,7 @@ def find_pictures(folder: Path, limit: int) -> Folder:
     for name, path in (images[number * len(images) // count] for number in range(count)):
         try:
             data = read_bytes(path, MOST_PICTURE_BYTES)
-            readable.append(Picture(name, path, _image_kind(data), hashlib.sha256(data).hexdigest()))
+            readable.append(PictureFile(name, path, _image_kind(data), hashlib.sha256(data).hexdigest()))
         except (OSError, ValueError) as error:
             unreadable[name] = getattr(error, "strerror", None) or str(error)
     if not readable:
@@ -147,7 +147,9 @@ def _image_kind(data: bytes) -> str:
     return kind
 
 
-def run_script(name: str, request: RunRequest, question: Question, images: Sequence[Picture], say: Say) -> ScriptRun:
+def run_script(
+    name: str, request: RunRequest, question: Question, images: Sequence[PictureFile], say: Say
+) -> ScriptRun:
     """Launch a script, ask about every image and stop it; failures are in the result."""
     script_run = ScriptRun(request, question)
     try:
@@ -163,7 +165,7 @@ def run_script(name: str, request: RunRequest, question: Question, images: Seque
 class ImageSession(Session):
     """One launch that is asked about images."""
 
-    def __init__(self, sitting: ScriptRun, images: Sequence[Picture], *launch: Any) -> None:
+    def __init__(self, sitting: ScriptRun, images: Sequence[PictureFile], *launch: Any) -> None:
         super().__init__(*launch)
         self.sitting, self.images, self.question = sitting, images, sitting.question
 
@@ -200,11 +202,11 @@ class ImageSession(Session):
 class _RequestPool:
     """Keep a number of questions in flight until all are answered or one breaks."""
 
-    def __init__(self, server: Server, model: str, question: Question, images: Sequence[Picture]) -> None:
+    def __init__(self, server: Server, model: str, question: Question, images: Sequence[PictureFile]) -> None:
         self.server, self.model, self.question = server, model, question
         self.answers: dict[str, ImageAnswer] = {}
         self.broken: BaseException | None = None
-        self._todo: queue.SimpleQueue[Picture] = queue.SimpleQueue()
+        self._todo: queue.SimpleQueue[PictureFile] = queue.SimpleQueue()
         for image in images:
             self._todo.put(image)
         self._count = min(question.concurrency, len(images))
@@ -258,7 +260,7 @@ class _RequestPool:
             if not self._count or self.broken is not None:
                 self._over.set()
 
-    def _one(self, picture: Picture) -> ImageAnswer:
+    def _one(self, picture: PictureFile) -> ImageAnswer:
         try:
             data = read_bytes(picture.path, MOST_PICTURE_BYTES)
         except (OSError, Unreadable) as error:

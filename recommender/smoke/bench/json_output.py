@@ -13,7 +13,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionSet:
     """The question, and the images: how many the folder has, were asked and have a label."""
 
     images: str
@@ -97,7 +97,7 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Accuracy(statistics.Accuracy):
+class Accuracy(statistics.AccuracyComparison):
     """``difference``: B's accuracy minus A's."""
 
     difference: float = 0.0
@@ -145,7 +145,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Published:
+class ScriptComparisonJson:
     """The JSON form of a comparison of scripts."""
 
     format: int
@@ -159,7 +159,7 @@ class Published:
     """The weights were random."""
     warning: str
     """What that means; empty: nothing."""
-    asked: Asked
+    asked: QuestionSet
     """The question."""
     a: Side
     """The first script."""
@@ -177,10 +177,10 @@ class Published:
     """Each image with its answers."""
 
 
-def published(compared: ScriptComparison) -> Published:
+def json_form(compared: ScriptComparison) -> ScriptComparisonJson:
     """Return everything, ready to be written."""
     failure, contrast, accuracy = compared.failure, compared.contrast, compared.contrast.accuracy
-    return Published(
+    return ScriptComparisonJson(
         format=FORMAT,
         outcome=failure.kind.name if failure else "ok",
         exit_code=failure.kind.code if failure else 0,
@@ -204,12 +204,12 @@ def published(compared: ScriptComparison) -> Published:
 
 def to_json(compared: ScriptComparison) -> str:
     """Return everything as JSON text in ASCII."""
-    return json_text(published(compared))
+    return json_text(json_form(compared))
 
 
-def _asked(compared: ScriptComparison) -> Asked:
+def _asked(compared: ScriptComparison) -> QuestionSet:
     question, folder = compared.a.question, compared.folder
-    return Asked(
+    return QuestionSet(
         images=compared.place,
         found=len(folder.names),
         asked=len(folder.pictures),

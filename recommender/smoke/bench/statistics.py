@@ -50,7 +50,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class Accuracy:
+class AccuracyComparison:
     """Accuracy by the labels; in ``pairs``, ``first`` counts what only A got right.
 
     ``low`` to ``high`` is the 95 % interval of B's accuracy minus A's, over images that both answered. It is widened
@@ -101,7 +101,7 @@ class AnswerStatistics:
     agreement: Share | None
     itself: Share | None
     beyond: Pairs | None
-    accuracy: Accuracy | None
+    accuracy: AccuracyComparison | None
     different: tuple[str, ...]
 
 
@@ -154,7 +154,7 @@ def count_failures(image_round: Round) -> dict[str, tuple[int, str]]:
 
 def _accuracy(
     values_a: Mapping[str, Any], values_again: Mapping[str, Any], values_b: Mapping[str, Any], labels: Mapping[str, Any]
-) -> Accuracy | None:
+) -> AccuracyComparison | None:
     def right(values: Mapping[str, Any]) -> dict[str, bool]:
         return {name: same_value(value, labels[name]) for name, value in values.items() if name in labels}
 
@@ -167,7 +167,7 @@ def _accuracy(
     low, high = newcombe(right_a, right_b) if in_both else (0.0, 0.0)
     if pairs and pairs.p_value >= SURE:
         low, high = min(low, 0.0), max(high, 0.0)
-    return Accuracy(
+    return AccuracyComparison(
         a=_share(list(a.values())),
         again=_share(list(again.values())) if again else None,
         b=_share(list(b.values())) if b else None,

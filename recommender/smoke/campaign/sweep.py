@@ -241,7 +241,7 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class CampaignJson:
     """The JSON form of a campaign's rankings."""
 
     format: int

@@ -88,7 +88,7 @@ class Drawn:
         return next((size[:2] for size, end in zip(self.sizes, ends, strict=True) if place < end), self.sizes[-1][:2])
 
 
-class Asked(NamedTuple):
+class ChatRequest(NamedTuple):
     """One request: messages with their roles, tokens of the answer, and images.
 
     ``pictured`` is the number of the request whose images are sent. ``size`` None: the load has one image size.
@@ -121,7 +121,7 @@ class Conversation:
         self._around = drawn.around
         self._said = ""
 
-    def ask(self, number: int) -> Asked:
+    def ask(self, number: int) -> ChatRequest:
         """Return the next request; ``number`` makes its text unique."""
         drawn = self._drawn
         if self._pair is None:
@@ -137,7 +137,7 @@ class Conversation:
         else:
             chars = drawn.ruler.chars(drawn.around + self._wanted) - len(prefix)
         self._said = write_filler(f"{number:06d} ", max(chars, LEAST))
-        return Asked(self._messages(prefix), output, self._pictured, drawn.size_of(self._pictured))
+        return ChatRequest(self._messages(prefix), output, self._pictured, drawn.size_of(self._pictured))
 
     def hear(self, input_tokens: int, output_tokens: int, answer: str) -> None:
         """Add the server's answer to the conversation, with the tokens that it counted.

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from recommender.smoke.client.completion import END, BadCompletion, choice_text, parse_body, read_completion
-from recommender.smoke.client.conversation import LEAST, Asked, Drawn
+from recommender.smoke.client.conversation import LEAST, ChatRequest, Drawn
 from recommender.smoke.client.images import pictures, vary
 from recommender.smoke.filler import write_filler
 
@@ -104,12 +104,12 @@ class Client:
         self._pools = picture_pools(shape)
         self._repeats = bool(shape.drawn and shape.drawn.turns > 1)
 
-    def body(self, number: int, stream: bool, asked: Asked | None = None) -> bytes:
+    def body(self, number: int, stream: bool, asked: ChatRequest | None = None) -> bytes:
         """Return a request's body: what a conversation asks, else a numbered prompt; and the next images of a pool."""
         shape = self._shape
         if asked is None:
             text = write_filler(f"{number:06d} ", max(shape.prompt_chars, LEAST))
-            asked = Asked((("user", text),), shape.output_tokens, number)
+            asked = ChatRequest((("user", text),), shape.output_tokens, number)
         messages: list[dict[str, Any]] = [
             {"role": role, "content": [{"type": "text", "text": text}] if role == "user" else text}
             for role, text in asked.messages
@@ -127,7 +127,7 @@ class Client:
             body["stream_options"] = {"include_usage": True}
         return json.dumps(body).encode()
 
-    def _images(self, asked: Asked) -> list[dict[str, Any]]:
+    def _images(self, asked: ChatRequest) -> list[dict[str, Any]]:
         shape, parts = self._shape, []
         pool = self._pools[asked.size or (shape.width, shape.height)] if shape.images else []
         for place in range(asked.pictured * shape.images, (asked.pictured + 1) * shape.images):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recommender.smoke.client.conversation import LEAST, ROLES, Asked, Drawn
+from recommender.smoke.client.conversation import LEAST, ROLES, ChatRequest, Drawn
 from recommender.smoke.client.sizing import NUMBERS
 from recommender.smoke.filler import write_filler
 
@@ -19,10 +19,10 @@ class Replay:
             texts.append(head + write_filler(f"{next(NUMBERS):06d} ", own))
         self._left = iter(zip(texts, drawn.replay, strict=True))
 
-    def ask(self, number: int) -> Asked:
+    def ask(self, number: int) -> ChatRequest:
         """Return the trace's next request."""
         text, each = next(self._left)
-        return Asked(((ROLES[0], text),), each.output, number)
+        return ChatRequest(((ROLES[0], text),), each.output, number)
 
     def hear(self, input_tokens: int, output_tokens: int, answer: str) -> None:
         """Forget the answer: what a later prompt repeats is written already."""

@@ -63,7 +63,7 @@ PROGRAM = "lmdeploy"
 
 def read(script: Script) -> Script:
     """Read a program. It is not repaired: what is written would need its language's quotes."""
-    reader = _Reader(script)
+    reader = _ProgramReader(script)
     reader.lists()
     reader.calls()
     reader.texts()
@@ -71,7 +71,7 @@ def read(script: Script) -> Script:
     return complete_script(replace(script, comments=comments), reader.run, [])
 
 
-class _Reader:
+class _ProgramReader:
     """Follow one program's tokens."""
 
     def __init__(self, script: Script) -> None:
