@@ -36,7 +36,7 @@ def compare(
         change="a for b", figure="requests/s", says="more", of=(of[0].id,), than=(than[0].id,), where=where
     )
     made = claim_measurements.compare(comparison, {each.id: each for each in (*of, *than)})
-    return {f"{each.pressure} x {each.requests}": (each.ratio, each.found, each.counts) for each in made.loads}
+    return {f"{each.pressure} x {each.requests}": (each.ratio, each.outcome, each.counts) for each in made.loads}
 
 
 def test_all_starts_of_a_launch_count() -> None:

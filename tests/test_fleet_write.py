@@ -71,7 +71,7 @@ def test_files_of_an_earlier_rendering_go(folder: Path) -> None:
     (folder / ".env").write_text("REVISION=abc\n")
     (folder / ".env").chmod(0o640)
     made = write.write(NEW, folder)
-    assert (made.whole, made.kept) == (True, ())
+    assert (made.whole, made.kept_paths) == (True, ())
     assert sorted(made.removed) == [folder / "s@2.d/order.conf", folder / "server-2.env"]
     (folder / "key").unlink()
     assert tree(folder) == encoded({**NEW, "notes/mine.txt": "mine", ".env": "REVISION=abc\n"})
@@ -88,7 +88,7 @@ def test_an_edited_one_stays_and_is_named_each_time(folder: Path) -> None:
     (folder / "server-2.env").write_text("two, edited\n")
     for _ in range(2):
         made = write.write(NEW, folder)
-        assert made.kept == (folder / "server-2.env",)
+        assert made.kept_paths == (folder / "server-2.env",)
         assert (folder / "server-2.env").read_text() == "two, edited\n"
     (folder / "server-2.env").write_text("two\n")  # as it was
     assert write.write(NEW, folder).removed == (folder / "server-2.env",)
@@ -105,7 +105,7 @@ def test_names_that_lead_out_of_the_folder_remove_nothing(folder: Path) -> None:
     names = ("../outside/a", str(outside / "a"), "link/a", "", ".", "s@2.d", "x\0y", "\x1b[2J")
     (folder / write.DIGESTS).write_text("".join(f"{digest}  {name}\n" for name in names) + "garbage\n\n")
     made = write.write(NEW, folder)
-    assert (made.removed, made.kept) == ((), ())
+    assert (made.removed, made.kept_paths) == ((), ())
     assert (outside / "a").read_text() == "kept"
     assert (folder / "server-2.env").exists(), "nobody says any more that it was written"
 
@@ -369,7 +369,7 @@ def test_real_renderings_replace_each_other(tmp_path: Path) -> None:
     ]
     for files in (*made, *reversed(made)):
         assert write.find_work(files, tmp_path / "fleet") == []
-        assert write.write(files, tmp_path / "fleet").kept == ()
+        assert write.write(files, tmp_path / "fleet").kept_paths == ()
         assert tree(tmp_path / "fleet").keys() - {"api-keys"} == files.keys() - {"api-keys"}
         shutil.rmtree(tmp_path / "fresh", ignore_errors=True)
         write.write(files, tmp_path / "fresh")

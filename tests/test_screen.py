@@ -36,7 +36,7 @@ def told(*words: str) -> str:
 def test_it_is_one_screen(request: Request) -> None:
     """Whatever is asked: at most 30 lines of 80 columns, with the settings that the script has."""
     made = fits(request)
-    lines = screen(made, ("gpu",), ("--gpu", request.gpu), "serve.sh", drawn=True).splitlines()
+    lines = screen(made, ("gpu",), ("--gpu", request.gpu), "serve.sh", with_bar=True).splitlines()
     assert len(lines) <= 30, "\n".join(lines)
     assert all(len(line) <= 80 or len(line.split()) == 1 for line in lines)
     emitted = {each.name: each.value for each in made.explanations if each.emitted}

@@ -141,40 +141,42 @@ def derive_spreads(comparisons: Iterable[PublishedComparison]) -> list[Spread]:
     return [_derive(name, found) for name, found in sorted(by_spread.items())]
 
 
-def _derive(name: str, found: Sequence[PublishedComparison]) -> Spread:
-    gpus = tuple(sorted({each.table.gpu for each in found}))
-    left_out = {gpu: _factor([each for each in found if each.table.gpu != gpu]) for gpu in gpus}
-    covered = [_share([each for each in found if each.table.gpu == gpu], left_out[gpu]) for gpu in gpus]
+def _derive(name: str, comparisons: Sequence[PublishedComparison]) -> Spread:
+    gpus = tuple(sorted({each.table.gpu for each in comparisons}))
+    left_out = {gpu: _factor([each for each in comparisons if each.table.gpu != gpu]) for gpu in gpus}
+    covered = [_share([each for each in comparisons if each.table.gpu == gpu], left_out[gpu]) for gpu in gpus]
     return Spread(
         id=name,
-        value=_factor(found),
+        value=_factor(comparisons),
         low=min(left_out.values()),
         high=max(left_out.values()),
         covered=statistics.fmean(covered),
-        figures=len(found),
-        tables=len({each.table.id for each in found}),
+        figures=len(comparisons),
+        tables=len({each.table.id for each in comparisons}),
         gpus=gpus,
-        medians={group: statistics.median(each.ratio for each in members) for group, members in _groups(found).items()},
+        medians={
+            group: statistics.median(each.ratio for each in members) for group, members in _groups(comparisons).items()
+        },
     )
 
 
-def _groups(found: Iterable[PublishedComparison]) -> dict[str, list[PublishedComparison]]:
+def _groups(comparisons: Iterable[PublishedComparison]) -> dict[str, list[PublishedComparison]]:
     groups: dict[str, list[PublishedComparison]] = defaultdict(list)
-    for each in found:
+    for each in comparisons:
         groups[each.group].append(each)
     return groups
 
 
-def _factor(found: Iterable[PublishedComparison]) -> float:
+def _factor(comparisons: Iterable[PublishedComparison]) -> float:
     """Return the smallest factor, to two digits, that holds ``INSIDE`` of every group's figures."""
     steps = (round(1 + step / 100, 2) for step in range(10_000))
-    groups = list(_groups(found).values())
+    groups = list(_groups(comparisons).values())
     return next(step for step in steps if all(_share(group, step) >= INSIDE for group in groups))
 
 
-def _share(found: Sequence[PublishedComparison], factor: float) -> float:
+def _share(comparisons: Sequence[PublishedComparison], factor: float) -> float:
     """Return the share of figures inside the ranges widened by ``factor``."""
-    return statistics.fmean(each.needed <= factor for each in found)
+    return statistics.fmean(each.needed <= factor for each in comparisons)
 
 
 def as_yaml(spread: Spread, store: Store) -> str:

@@ -69,9 +69,9 @@ class Stage:
     """Observations, and the coefficients that are fitted to them beside ``fixed`` others, from these ends.
 
     ``predicted_by`` gives figures as they are printed, or those of the closed form. ``slack`` is the share of the cost
-    by which a coefficient may be off its best: a simulation's figures jump; ``step`` is that for slopes. ``known``
-    holds, for the place of each observation, the errors by the coefficients that its prediction read: with the same
-    values they are the same.
+    by which a coefficient may be off its best: a simulation's figures jump; ``step`` is that for slopes.
+    ``cached_errors`` holds, for the place of each observation, the errors by the coefficients that its prediction read:
+    with the same values they are the same.
     """
 
     observations: Sequence[Observation]
@@ -79,7 +79,7 @@ class Stage:
     predicted_by: Callable[[Observation, Mapping[str, float]], dict[str, float]]
     slack: float
     step: float
-    known: Mapping[int, dict[tuple[str, ...], dict[tuple[float, ...], list[float]]]] = field(
+    cached_errors: Mapping[int, dict[tuple[str, ...], dict[tuple[float, ...], list[float]]]] = field(
         default_factory=partial(defaultdict, dict)
     )
 
@@ -120,14 +120,14 @@ class Stage:
 
     def _errors_of(self, place: int, coefficients: Mapping[str, float]) -> list[float]:
         """Return the weighted errors of the observation at a place."""
-        for names, errors_by_values in self.known[place].items():
+        for names, errors_by_values in self.cached_errors[place].items():
             if (errors := errors_by_values.get(tuple(coefficients[name] for name in names))) is not None:
                 return errors
         noted = NotedCoefficients(coefficients)
         logs = log_errors(self.observations[place], noted, self.predicted_by)
         errors = [WEIGHTS[name] * log for name, log in logs]
         read = tuple(sorted(noted.read))
-        self.known[place].setdefault(read, {})[tuple(coefficients[name] for name in read)] = errors
+        self.cached_errors[place].setdefault(read, {})[tuple(coefficients[name] for name in read)] = errors
         return errors
 
 
@@ -142,7 +142,7 @@ def sum_costs(errors: Iterable[float]) -> float:
 
 
 def solve(
-    observations: Sequence[Observation], store: Store, kept: Mapping[str, float] | None = None
+    observations: Sequence[Observation], store: Store, turbomind_fit: Mapping[str, float] | None = None
 ) -> dict[str, float]:
     """Return all coefficients, those of basis ``fitted`` at their best for these observations.
 
@@ -150,11 +150,11 @@ def solve(
     Decoding steps come from requests alone: with the loads, what the host adds to small models was taken for steps.
     The terms of experts come from mixtures only: with the loads' simulation, because all of those vary in length, and
     with the other coefficients as dense models gave them. What differs with the PyTorch engine comes last, from its
-    loads only; its memory is fitted to nothing. ``kept``: all of a fit to the same observations of TurboMind; only what
-    differs with the PyTorch engine is fitted then.
+    loads only; its memory is fitted to nothing. ``turbomind_fit``: all of a fit to the same observations of
+    TurboMind; only what differs with the PyTorch engine is fitted then.
     """
-    values, stages = kept or read_values(store), list_stages(observations, store)
-    for stage in stages[-1:] if kept else stages:
+    values, stages = turbomind_fit or read_values(store), list_stages(observations, store)
+    for stage in stages[-1:] if turbomind_fit else stages:
         values = {**values, **_solve(stage, values)}
     return dict(values)
 

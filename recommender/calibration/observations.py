@@ -108,17 +108,17 @@ def observe_run(run: records.SmokeRun, store: Store) -> Iterator[Observation]:
         yield observation(resolved, phase.concurrency or 1, measured, run_figures.name_workload(phase), driven)
 
 
-def _is_usable(phase: records.Phase, got: run_figures.RunFigures) -> bool:
+def _is_usable(phase: records.Phase, figures: run_figures.RunFigures) -> bool:
     """Return whether a phase is a load that the estimates cover: of arrivals those without images that kept up.
 
     Where the simulation answers the same requests at the same times, it need not keep up.
     """
     replayed = phase.drawn and phase.drawn.trace_speed  # what requests share is not simulated here
     # A phase that ends before its conversations do has short histories.
-    cut_short = phase.drawn and phase.drawn.turns > 1 and got.requests < phase.drawn.turns * phase.concurrency
-    if phase.failures or not got.requests or not got.trusted or replayed or cut_short:
+    cut_short = phase.drawn and phase.drawn.turns > 1 and figures.requests < phase.drawn.turns * phase.concurrency
+    if phase.failures or not figures.requests or not figures.trusted or replayed or cut_short:
         return False
-    kept_up = got.rps >= KEEPS_UP * phase.arrivals_rps or _tells_requests(phase)
+    kept_up = figures.rps >= KEEPS_UP * phase.arrivals_rps or _tells_requests(phase)
     return bool(phase.concurrency) or (not phase.images and kept_up)
 
 
@@ -232,23 +232,29 @@ def _answer(
     return _figures(got)
 
 
-def _figures(got: run_figures.RunFigures) -> dict[str, float]:
+def _figures(phase_figures: run_figures.RunFigures) -> dict[str, float]:
     """Return what a phase tells: short ones have no p99, others no TTFT."""
-    figures = {"latency": got.p50_ms, "ttft": got.ttft_ms, "token": got.token_ms, "p99": got.p99_ms, "rps": got.rps}
+    figures = {
+        "latency": phase_figures.p50_ms,
+        "ttft": phase_figures.ttft_ms,
+        "token": phase_figures.token_ms,
+        "p99": phase_figures.p99_ms,
+        "rps": phase_figures.rps,
+    }
     return {name: value for name, value in figures.items() if value}
 
 
 def with_coefficients(store: Store, values: Values) -> Store:
     """Return the store with other values of coefficients."""
-    fast_replace = copy.copy(store)
+    changed = copy.copy(store)
     coefficients: dict[str, Any] = {
         name: Plain({**vars(coefficient), "value": value})
         if (value := values.get(name, coefficient.value)) != coefficient.value
         else coefficient
         for name, coefficient in store.coefficients.items()
     }
-    fast_replace.coefficients = MappingProxyType(coefficients)
-    return fast_replace
+    changed.coefficients = MappingProxyType(coefficients)
+    return changed
 
 
 def log_errors(

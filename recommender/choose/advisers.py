@@ -103,14 +103,14 @@ def _check(resolved: ResolvedRequest, option: str, text: str) -> None:
         raise RequestError(f"{flag.option}: TurboMind accepts {known}, not {shorten(text)}")
 
 
-def _resolve_option(where: str, name: str, known: Collection[str]) -> str:
+def _resolve_option(where: str, name: str, options: Collection[str]) -> str:
     """Return an option's id from any spelling: dashes, underscores, capitals."""
-    option = {normal(option): option for option in known}.get(normal(name))
+    option = {normal(option): option for option in options}.get(normal(name))
     if option is None:
         if other := closest_option(name):
             raise UnknownName(f"{where}: LMDeploy has no option {shorten(name)}; its closest is {other}")
         raise UnknownName(
-            f"{where}: unknown option {shorten(name)}{did_you_mean(name, sorted(known), 'see recommend list flags')}"
+            f"{where}: unknown option {shorten(name)}{did_you_mean(name, sorted(options), 'see recommend list flags')}"
         )
     return option
 
@@ -162,11 +162,11 @@ def build_configuration(resolved: ResolvedRequest, adviser: GivenSettings) -> Co
     return replace(base, **values)  # type: ignore[arg-type]
 
 
-def _without_zero(resolved: ResolvedRequest, option: str, given: str, default: str) -> str:
+def _without_zero(resolved: ResolvedRequest, option: str, value: str, default: str) -> str:
     """Return the given value, or the default; for a 0 that stands for another value, that one."""
     era = resolved.options.get(option)
-    if era is None or not era.zero or not option_values.is_zero(given):
-        return given or default
+    if era is None or not era.zero or not option_values.is_zero(value):
+        return value or default
     return default if era.zero == "default" else era.zero
 
 

@@ -91,13 +91,13 @@ def _caveats(store: Store, sources: records.Sources) -> Mapping[tuple[str, Value
     }
 
 
-def select_applicable(resolved: ResolvedRequest, known: Mapping[str, Value]) -> tuple[ParsedConstraint, ...]:
+def select_applicable(resolved: ResolvedRequest, values: Mapping[str, Value]) -> tuple[ParsedConstraint, ...]:
     """Return the constraints that the facts alone do not rule out."""
     return tuple(
         constraint
         for constraint in parse_all(resolved.store)
         if all(
-            condition.holds(known) for condition in constraint.when if all(name in known for name in condition.names)
+            condition.holds(values) for condition in constraint.when if all(name in values for name in condition.names)
         )
     )
 

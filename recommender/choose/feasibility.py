@@ -60,7 +60,7 @@ def _any_fits(resolved: ResolvedRequest, *, exactly: bool) -> bool:
 def _holding(
     resolved: ResolvedRequest,
     configs: Iterable[Configuration],
-    known: Mapping[str, Value],
+    fact_values: Mapping[str, Value],
     rules: list[ParsedConstraint],
     too_large: set[Configuration],
 ) -> Iterator[tuple[Configuration, Memory, dict[str, Value]]]:
@@ -68,7 +68,7 @@ def _holding(
     plain = [rule for rule in rules if not rule.estimated]
     of_memory = [rule for rule in rules if rule.estimated and not rule.of_speed]
     for config in configs:
-        values = {**known, **constraints.config_values(resolved, config)}
+        values = {**fact_values, **constraints.config_values(resolved, config)}
         if _any_violated(plain, values):
             continue
         # Takes the same memory.

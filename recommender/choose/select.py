@@ -71,18 +71,18 @@ class NoCandidate:
 def predict(
     resolved: ResolvedRequest,
     config: Configuration,
-    known: Mapping[str, Value] | None = None,
+    fact_values: Mapping[str, Value] | None = None,
     ranged: bool = True,
     used: Memory | None = None,
 ) -> Candidate:
     """Return a configuration with its estimates.
 
-    ``known`` holds the request's fact values and ``used`` the memory, if computed already. Without ``ranged``,
+    ``fact_values`` holds the request's fact values and ``used`` the memory, if computed already. Without ``ranged``,
     speeds have no range.
     """
     used = used or memory.estimate(resolved, config)
     fast = speed.estimate(resolved, config, ranged, used.kv_tokens)
-    values = dict(known or constraints.fact_values(resolved))
+    values = dict(fact_values or constraints.fact_values(resolved))
     values |= constraints.config_values(resolved, config)
     values |= constraints.estimate_values(used, fast, resolved.request)
     return Candidate(config, used, fast, values)
@@ -161,7 +161,7 @@ def _binding(before: list[Assessed], tier: list[Assessed]) -> list[Assessed]:
 def _with_8_bits(
     resolved: ResolvedRequest,
     picked: Candidate,
-    known: Mapping[str, Value],
+    fact_values: Mapping[str, Value],
     applicable: tuple[ParsedConstraint, ...],
 ) -> Candidate:
     """Return the picked configuration with a KV cache of 8 bits, where runs show that this wins.
@@ -176,7 +176,7 @@ def _with_8_bits(
     if not wins or config.kv_bits < 16 or resolved.images or resolved.rps or resolved.total_tokens() < LONG_CONTEXT:
         return picked
     eight_bits = replace(candidates.at_bits(resolved, config, 8), kv_bits_by="speed")
-    found = _assess(resolved, eight_bits, known, applicable)
+    found = _assess(resolved, eight_bits, fact_values, applicable)
     eight = None if found.findings or found.missed else found.candidate
     return eight if eight and eight.speed.rps.value >= EIGHT_BITS_WIN * picked.speed.rps.value else picked
 
@@ -185,21 +185,21 @@ def _make_room(
     resolved: ResolvedRequest,
     picked: Candidate,
     larger: Iterable[Configuration],
-    known: Mapping[str, Value],
+    fact_values: Mapping[str, Value],
     applicable: tuple[ParsedConstraint, ...],
 ) -> Candidate:
     """Return the picked configuration with the largest batch that its cache holds, if that slows nothing."""
     for config in larger:
         used = memory.estimate(resolved, config)
-        values = {**known, **constraints.config_values(resolved, config), **constraints.memory_values(used)}
+        values = {**fact_values, **constraints.config_values(resolved, config), **constraints.memory_values(used)}
         of_memory = [rule for rule in applicable if not rule.of_speed]
         if batch_room.holds_batch(resolved, config, used) and not constraints.find_violated(of_memory, values):
-            candidate = predict(resolved, config, known, used=used)
+            candidate = predict(resolved, config, fact_values, used=used)
             slower = candidate.speed.rps.value < (1 - NO_SLOWER) * picked.speed.rps.value
             if not slower and not constraints.find_violated(applicable, candidate.values):
                 return candidate
             break
-    return predict(resolved, picked.config, known)
+    return predict(resolved, picked.config, fact_values)
 
 
 def excess(candidate: Candidate, request: Request) -> float:
@@ -214,13 +214,13 @@ def _excess_of(entry: Assessed, request: Request) -> float:
     return excess(entry.candidate, request) if entry.candidate and not entry.findings else math.inf
 
 
-def _find_near(resolved: ResolvedRequest, fits: list[Assessed], known: Mapping[str, Value]) -> Candidate | None:
+def _find_near(resolved: ResolvedRequest, fits: list[Assessed], fact_values: Mapping[str, Value]) -> Candidate | None:
     """Return the candidate that misses the goals by least, if its ranges include all of them."""
     request = resolved.request
     by_excess = {id(entry): excess(entry.candidate, request) for entry in fits if entry.candidate}
     least = min(by_excess.values())
     close = [entry.candidate for entry in fits if entry.candidate and by_excess[id(entry)] <= least + MUCH_ALIKE]
-    best = predict(resolved, pick(close, request.goal, candidates.usual_budget(resolved)).config, known)
+    best = predict(resolved, pick(close, request.goal, candidates.usual_budget(resolved)).config, fact_values)
     values = {**best.values, **constraints.best_speed_values(best.speed, request)}
     goals = [rule for rule in constraints.parse_all(resolved.store) if rule.record.id in _goals(resolved)]
     return None if constraints.find_violated(goals, values, estimated=(True,)) else best
@@ -247,11 +247,11 @@ def warn_of_goal(finding: ConstraintFinding) -> ConstraintFinding:
 def _assess(
     resolved: ResolvedRequest,
     config: Configuration,
-    known: Mapping[str, Value],
+    fact_values: Mapping[str, Value],
     applicable: tuple[ParsedConstraint, ...],
 ) -> Assessed:
     """Return an assessment; memory and then speed are estimated only if nothing simpler rejects."""
-    values = {**known, **constraints.config_values(resolved, config)}
+    values = {**fact_values, **constraints.config_values(resolved, config)}
     findings = constraints.find_violated(applicable, values, estimated=(False,))
     if findings:
         return Assessed(None, values, findings)
@@ -261,7 +261,7 @@ def _assess(
     findings = constraints.find_violated(of_memory, values, estimated=(True,))
     if findings:
         return Assessed(None, values, findings, used=used)
-    candidate = predict(resolved, config, known, ranged=False, used=used)
+    candidate = predict(resolved, config, fact_values, ranged=False, used=used)
     findings = constraints.find_violated(applicable, candidate.values, estimated=(True,))
     goals = constraints.list_goal_constraints(resolved.store)
     missed = tuple(finding for finding in findings if finding.record.id in goals)

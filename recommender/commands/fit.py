@@ -73,16 +73,16 @@ def fit(only_check: bool, worst: int, folder: Path | None) -> None:
     sys.exit(NEGATIVE if differing and only_check else CLEAN)
 
 
-def _bring_up_to_date(place: Path, wanted: Mapping[Path, str], only_check: bool) -> int:
+def _bring_up_to_date(place: Path, texts: Mapping[Path, str], only_check: bool) -> int:
     """Write every file that differs from the fit and return their number; with ``only_check`` write nothing.
 
     A check accepts small differences. A fit is written whole, because its values are at their best only together.
     """
     same = _same if only_check else _is_equal
-    differing = [path for path, text in wanted.items() if not same(path, text)]
+    differing = [path for path, text in texts.items() if not same(path, text)]
     for path in differing:
         if not only_check:
-            write_whole(path, wanted[path])
+            write_whole(path, texts[path])
         click.echo(f"{path.relative_to(place.parent)}: {'differs from the fit' if only_check else 'written'}")
     return len(differing)
 
@@ -135,9 +135,9 @@ def _same(path: Path, text: str) -> bool:
     return len(kept) == len(wanted) and all(map(_same_word, kept, wanted))
 
 
-def _same_word(kept: str, wanted: str) -> bool:
+def _same_word(old_word: str, new_word: str) -> bool:
     try:
-        return kept == wanted or abs(float(kept) / float(wanted) - 1) <= TOLERANCE
+        return old_word == new_word or abs(float(old_word) / float(new_word) - 1) <= TOLERANCE
     except (ValueError, ZeroDivisionError):
         return False
 

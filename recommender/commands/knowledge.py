@@ -312,9 +312,9 @@ def _text(path: Path) -> str:
         raise MaintenanceError(f"{path}: cannot be read: {error}") from error
 
 
-def _show_diff(name: str, kept: str, wanted: str) -> None:
+def _show_diff(name: str, old_text: str, new_text: str) -> None:
     """Print the first lines of the diff from a file to what it should be."""
-    old, new = kept.splitlines(), wanted.splitlines()
+    old, new = old_text.splitlines(), new_text.splitlines()
     lines = list(difflib.unified_diff(old, new, name, f"{name} (made)", lineterm="", n=1))
     for line in lines[:20]:
         click.echo(line)

@@ -82,7 +82,7 @@ def write_folder(layout: Layout, form: str, name: str, *, force: bool) -> None:
     for paths, what in (
         (work, "overwritten, with the edits in it"),
         (written.removed, "removed: this fleet does not have it"),
-        (written.kept, "kept, because it was edited by hand; this fleet does not use it"),
+        (written.kept_paths, "kept, because it was edited by hand; this fleet does not use it"),
     ):
         for path in paths:
             click.echo(f"{masked(str(path))}: {what}", err=True)

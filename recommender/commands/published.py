@@ -54,14 +54,14 @@ def published(only_check: bool, rows: bool, folder: Path | None) -> None:
     sys.exit(NEGATIVE if stale and only_check else CLEAN)
 
 
-def table(found: Sequence[PublishedComparison], widening: Mapping[str, float], rows: bool) -> str:
+def table(comparisons: Sequence[PublishedComparison], widening: Mapping[str, float], rows: bool) -> str:
     """Return published over predicted by group of GPUs and precision of the weights; ``rows``: of each figure too.
 
     ``widening`` is the factor on the ends of a range, by coefficient.
     """
     lines = [f"{'GPU and weights':<32}{'figures':>8}{'median':>8}{'least':>8}{'most':>8}{'in range':>10}"]
-    for name in dict.fromkeys(each.name for each in found):
-        group = [each for each in found if each.name == name]
+    for name in dict.fromkeys(each.name for each in comparisons):
+        group = [each for each in comparisons if each.name == name]
         ratios = sorted(each.ratio for each in group)
         inside = sum(each.needed <= widening[each.spread] for each in group) / len(group)
         middle = statistics.median(ratios)

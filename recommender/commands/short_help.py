@@ -124,8 +124,8 @@ def full_help(ctx: click.Context) -> str:
     return formatter.getvalue().rstrip("\n")
 
 
-def _show_all(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
-    if wanted:
+def _show_all(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
+    if value:
         click.echo(full_help(ctx))
         ctx.exit()
 

@@ -39,15 +39,15 @@ def write(path: Path, text: str, *, executable: bool = False, names: int = 1) ->
     _replace(path.resolve(), text, 0o777 if executable else 0o666, there)
 
 
-def _replace(path: Path, text: str, new: int, there: os.stat_result | None) -> None:
-    """Write a temporary file, then rename it; ``there``: of an existing file, ``new``: the mode of a new one."""
-    temporary, handle = _open_temporary(path, 0o600 if there else new)
+def _replace(path: Path, text: str, new: int, old_stat: os.stat_result | None) -> None:
+    """Write a temporary file, then rename it; ``old_stat``: of an existing file, ``new``: the mode of a new one."""
+    temporary, handle = _open_temporary(path, 0o600 if old_stat else new)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            if there:
-                _keep(path, handle, there)
+            if old_stat:
+                _keep(path, handle, old_stat)
             os.fsync(handle)  # a full disk is reported here at the latest
             temporary.replace(path)  # before the file is closed: an unlocked one may be removed by another run
     except BaseException:
@@ -55,23 +55,23 @@ def _replace(path: Path, text: str, new: int, there: os.stat_result | None) -> N
         raise
 
 
-def _keep(path: Path, handle: int, there: os.stat_result) -> None:
+def _keep(path: Path, handle: int, old_stat: os.stat_result) -> None:
     """Give a new file the owner, group, attributes and mode of the one that it replaces. Raises OSError."""
     made = os.fstat(handle)
     try:
-        if (made.st_uid, made.st_gid) != (there.st_uid, there.st_gid):
+        if (made.st_uid, made.st_gid) != (old_stat.st_uid, old_stat.st_gid):
             os.fchown(
                 handle,
-                there.st_uid if there.st_uid != made.st_uid else -1,
-                there.st_gid if there.st_gid != made.st_gid else -1,
+                old_stat.st_uid if old_stat.st_uid != made.st_uid else -1,
+                old_stat.st_gid if old_stat.st_gid != made.st_gid else -1,
             )
     except PermissionError:
-        owner = f"{there.st_uid}:{there.st_gid}"
+        owner = f"{old_stat.st_uid}:{old_stat.st_gid}"
         raise PermissionError(
             errno.EPERM, f"its owner ({owner}) would change; run this as its owner", str(path)
         ) from None
     _keep_attributes(path, handle)
-    os.fchmod(handle, stat.S_IMODE(there.st_mode))  # last: a change of owner clears bits of it
+    os.fchmod(handle, stat.S_IMODE(old_stat.st_mode))  # last: a change of owner clears bits of it
 
 
 def _keep_attributes(path: Path, handle: int) -> None:

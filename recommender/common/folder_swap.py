@@ -88,24 +88,24 @@ def _is_ours(entry: os.DirEntry[str]) -> bool:
     return mine and {each.name for each in os.scandir(entry.path)} <= {COPY}
 
 
-def _link(there: Path, copy: Path, most: int) -> int:
+def _link(folder: Path, copy: Path, most: int) -> int:
     """Copy a folder and those below it, with their owners and modes; link all else. Return how many more there may be.
 
     Raises CannotSwap for more than ``most`` entries, and OSError.
     """
     copy.mkdir()
-    found, made = there.stat(), copy.stat()
+    found, made = folder.stat(), copy.stat()
     if (found.st_uid, found.st_gid) != (made.st_uid, made.st_gid):
         os.chown(copy, found.st_uid, found.st_gid)
-    for entry in os.scandir(there):
+    for entry in os.scandir(folder):
         most -= 1
         if most < 0:
-            raise CannotSwap(errno.EFBIG, "Too many files", str(there))
+            raise CannotSwap(errno.EFBIG, "Too many files", str(folder))
         if entry.is_dir(follow_symlinks=False):
             most = _link(Path(entry.path), copy / entry.name, most)
         else:
             os.link(entry.path, copy / entry.name, follow_symlinks=False)
-    shutil.copystat(there, copy)
+    shutil.copystat(folder, copy)
     return most
 
 

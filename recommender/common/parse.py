@@ -41,16 +41,16 @@ BRACKETS = str.maketrans({"{": "[", "}": "]"})
 STEPS: Mapping[str, int] = {"[": 1, "]": -1}
 
 
-def _check_depth(text: str, what: str) -> None:
+def _check_depth(text: str, format_name: str) -> None:
     """Raise Unreadable for brackets, outside of strings, that are nested too deeply."""
     levels = accumulate(STEPS[sign] for sign in re.sub(r"[^\[\]]+", "", text.translate(BRACKETS)))
     if max(levels, default=0) > DEEPEST:
-        raise Unreadable(f"invalid {what}: nested more than {DEEPEST} levels deep; fix it there")
+        raise Unreadable(f"invalid {format_name}: nested more than {DEEPEST} levels deep; fix it there")
 
 
-def _check_entries(text: str, what: str, most: int = MOST_ENTRIES) -> None:
+def _check_entries(text: str, format_name: str, most: int = MOST_ENTRIES) -> None:
     if text.count(",") + text.count("[") + text.count("{") > most:
-        raise Unreadable(f"invalid {what}: more than {most:,} entries; fix it there")
+        raise Unreadable(f"invalid {format_name}: more than {most:,} entries; fix it there")
 
 
 def parse_json(text: str, most_entries: int = MOST_ENTRIES) -> Any:

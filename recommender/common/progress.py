@@ -13,12 +13,12 @@ QUIET_S = 2.0
 """Seconds of work without a report."""
 
 
-def track(items: Iterable[T], what: str, unit: str = "") -> Iterator[T]:
+def track(items: Iterable[T], task: str, unit: str = "") -> Iterator[T]:
     """Yield the items; report the progress on stderr every ``QUIET_S``. ``unit``: of the items."""
     todo = list(items)
     reported = time.monotonic()
     for number, item in enumerate(todo):
         if time.monotonic() - reported > QUIET_S:
-            click.echo(f"{what}: {number} of {len(todo)}{unit}", err=True)
+            click.echo(f"{task}: {number} of {len(todo)}{unit}", err=True)
             reported = time.monotonic()
         yield item

@@ -26,9 +26,9 @@ def normal(name: str) -> str:
     return name.casefold().translate({ord(c): None for c in " -_"})
 
 
-def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+def did_you_mean(name: str, candidates: Iterable[str], otherwise: str = "") -> str:
     """Return ``: did you mean a, b?``; where nothing is near ``otherwise``, or the first known names."""
-    by_normal = {normal(item): item for item in known}
+    by_normal = {normal(item): item for item in candidates}
     if near := near_names(normal(name)[:80], by_normal):
         return f": did you mean {', '.join(by_normal[key] for key in near[:3])}?"
     names = list(by_normal.values())
@@ -36,13 +36,13 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     return f": {otherwise}" if otherwise else some
 
 
-def near_names(name: str, known: Iterable[str]) -> list[str]:
+def near_names(name: str, candidates: Iterable[str]) -> list[str]:
     """Return the names that this one may mean, nearest first: misspelt, with another ending, or with more before it.
 
     Likeness alone is not enough: MI300X is as like 3090 as many misspellings are like their name.
     """
-    holding = [each for each in known if len(name) >= LEAST_PART and name in each]
-    close = difflib.get_close_matches(name, known, n=10, cutoff=0.5)
+    holding = [each for each in candidates if len(name) >= LEAST_PART and name in each]
+    close = difflib.get_close_matches(name, candidates, n=10, cutoff=0.5)
     sure = set(difflib.get_close_matches(name, close, n=10, cutoff=SURE))
     begun = [each for each in close if each in sure or each[:BEGUN].startswith(name[:BEGUN]) or name.startswith(each)]
     return list(dict.fromkeys((*begun, *sorted(holding, key=len))))
@@ -73,6 +73,6 @@ def one_line(text: object) -> str:
     return " ".join(str(text).split())
 
 
-def count(number: int, thing: str) -> str:
+def count(number: int, noun: str) -> str:
     """Return a number of things, in the singular or the plural."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

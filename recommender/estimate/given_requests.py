@@ -74,15 +74,15 @@ def _describe_given(
     kv_tokens: int,
     lengths: Sequence[tuple[int, int]],
     hits: Sequence[int] = (),
-    kept: float = 1.0,
+    kept_share: float = 1.0,
 ) -> tuple[SimulatedServer, list[SimulatedRequest]]:
     """Return a server and a request of each pair of lengths, which is cut to the session.
 
-    ``hits`` are the tokens that the cache has of each; without them it has the prefix and the share ``kept`` of what
-    else is repeated.
+    ``hits`` are the tokens that the cache has of each; without them it has the prefix and the share ``kept_share``
+    of what else is repeated.
     """
     server, shared_row = describe_limits(resolved, config, coefficients, times_of, kv_tokens)
-    cache = kept, shared_row
+    cache = kept_share, shared_row
     first = replace(resolved, prompt_tokens=1).input_tokens(config.max_tiles)
     described: dict[tuple[tuple[int, int], int], SimulatedRequest] = {}
     asked = list(zip(lengths, hits or repeat(-1), strict=False))

@@ -262,15 +262,15 @@ def _list_requests(
     return tuple(describe_request(own, config, times_of, lengths, cache) for own, lengths in each)
 
 
-def _with_own(resolved: ResolvedRequest, asked: MixRequest) -> ResolvedRequest:
-    return fast_replace(resolved, images=asked.images, prefix_tokens=asked.prefix)
+def _with_own(resolved: ResolvedRequest, request: MixRequest) -> ResolvedRequest:
+    return fast_replace(resolved, images=request.images, prefix_tokens=request.prefix)
 
 
 def describe_request(
     resolved: ResolvedRequest,
     config: Configuration,
     times_of: TimesOf,
-    asked: tuple[int, int, int],
+    lengths: tuple[int, int, int],
     cache: tuple[float, float],
 ) -> SimulatedRequest:
     """Return a request of these tokens of prompt and answer, in a turn.
@@ -279,11 +279,11 @@ def describe_request(
     """
     kept, shared_row = cache
     free = fast_replace(config, prefill_tokens=2**30, session_len=2**30)  # a prompt's whole prefill, however it is cut
-    output = asked[1]
-    text = resolved.prompt_in_turn(*asked)
+    output = lengths[1]
+    text = resolved.prompt_in_turn(*lengths)
     request = fast_replace(resolved, prompt_tokens=text, output_tokens=output)
     times, context = times_of(request, free), request.input_tokens(config.max_tiles)
-    cached = cached_tokens(resolved, config, asked, context, kept)
+    cached = cached_tokens(resolved, config, lengths, context, kept)
     prefill = times.prefill - times.expert_pass
     if cached:
         known = fast_replace(request, prompt_tokens=max(text - (context - cached), 1))

@@ -55,13 +55,13 @@ def likely_range(resolved: ResolvedRequest, memory: Memory, tp: int) -> tuple[in
     return max(int(ready * min(residual.low, 1.0)), memory.low), min(high, memory.high)
 
 
-def _estimate_server(resolved: ResolvedRequest, config: Configuration, taken: int) -> Memory:
-    """Return the memory of one server on a GPU of which ``taken`` bytes are in use."""
+def _estimate_server(resolved: ResolvedRequest, config: Configuration, used_bytes: int) -> Memory:
+    """Return the memory of one server on a GPU of which ``used_bytes`` bytes are in use."""
     engine = engine_of(config)
     forward = engine.forward_tokens(config.prefill_tokens, config.max_batch_size, config.tp)
     warmup = engine.warmup_tokens(resolved.version, forward, config.session_len)
     before = engine.items_before_cache(resolved, config.tp)
-    free = max(usable_bytes(resolved) - taken - sum(item.bytes for item in before), 0)
+    free = max(usable_bytes(resolved) - used_bytes - sum(item.bytes for item in before), 0)
     ratio = min(config.cache_ratio, 1.0)  # a given ratio may be larger: no cache is larger than the free memory
     region = int(max(free - engine.reserved_bytes(resolved, config), 0) * ratio)
     # The region is a share of free memory, so it inherits the uncertainty of what was allocated before.

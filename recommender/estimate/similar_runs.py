@@ -99,9 +99,9 @@ def _group_runs(store: Store) -> dict[tuple[str, str, str], list[RunSummary]]:
     return groups
 
 
-def _compare_kinds(asked: tuple[str, str, str], kind: tuple[str, str, str]) -> float:
+def _compare_kinds(request_kind: tuple[str, str, str], kind: tuple[str, str, str]) -> float:
     """Return how much another model, GPU and engine count, in doublings."""
-    pairs = zip((OTHER_MODEL, OTHER_GPU, OTHER_ENGINE), asked, kind, strict=True)
+    pairs = zip((OTHER_MODEL, OTHER_GPU, OTHER_ENGINE), request_kind, kind, strict=True)
     return sum(apart for apart, wanted, measured in pairs if wanted != measured)
 
 

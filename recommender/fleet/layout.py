@@ -89,17 +89,17 @@ def lay_out(fleet: SizedFleet, plan: FleetPlan) -> Layout:
     )
 
 
-def _admit(made: Recommendation, fleet: SizedFleet, goals: tuple[TimeGoal, ...]) -> tuple[int, float]:
+def _admit(recommendation: Recommendation, fleet: SizedFleet, goals: tuple[TimeGoal, ...]) -> tuple[int, float]:
     """Return how many requests a server gets at once, and the ms that one may wait before, so that it meets the goals.
 
     More requests would make a server only slower: what it finished would come too late for everybody.
     """
-    config, most = made.config, places(made.config.max_batch_size)
+    config, most = recommendation.config, places(recommendation.config.max_batch_size)
 
     def times(requests: int) -> list[float]:
         """Return the share of each goal that a server takes with so many requests."""
-        resolved = replace(made.resolved, concurrency=requests * config.servers)
-        found = speed.estimate(resolved, config, ranged=False, kv_tokens=made.memory.kv_tokens)
+        resolved = replace(recommendation.resolved, concurrency=requests * config.servers)
+        found = speed.estimate(resolved, config, ranged=False, kv_tokens=recommendation.memory.kv_tokens)
         return [found.goal_ms(goal) / goal.most_ms for goal in goals]
 
     def is_late(requests: int) -> bool:

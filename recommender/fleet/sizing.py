@@ -215,14 +215,16 @@ def _server_request(request: Request, kind: HostKind) -> Request:
     )
 
 
-def _fleet(made: _Search, search: RateSearch, near: int) -> SizedFleet | Unfit:
+def _fleet(host_search: _Search, search: RateSearch, near: int) -> SizedFleet | Unfit:
     """Return the fewest hosts, or why none will do; ``near`` is a guess."""
-    kind, aim, best = made.kind, made.aim, made.choice.best
+    kind, aim, best = host_search.kind, host_search.aim, host_search.choice.best
     needed = search.find(near=near)
     if not needed:
-        return _too_slow(made, search)
+        return _too_slow(host_search, search)
     sustained = search.rate(search.highest_rung(needed))
-    holds, limit = (made.ceiling, made.outer) if made.ceiling < sustained else (sustained, best.speed.limit)
+    holds, limit = (
+        (host_search.ceiling, host_search.outer) if host_search.ceiling < sustained else (sustained, best.speed.limit)
+    )
     hosts = needed + aim.spare
     if hosts > MAX_HOSTS:
         why = f"{hosts:,} hosts, limited by {binding(limit)}; a plan allows at most {MAX_HOSTS:,}"
@@ -232,24 +234,24 @@ def _fleet(made: _Search, search: RateSearch, near: int) -> SizedFleet | Unfit:
     assert up is not None
     assert down is not None
     up = replace(up, figures=combine(min, up.figures, down.figures))  # whatever few requests say
-    slowest = search if search.slow >= made.slow else made.rates(effort=ROUGH)
-    slower = slowest.state(needed, made.slow)
+    slowest = search if search.slow >= host_search.slow else host_search.rates(effort=ROUGH)
+    slower = slowest.state(needed, host_search.slow)
     if slower:  # of few requests, which may all have been lucky: times grow at least as the servers slow down
-        least = slowed(down.figures, made.slow)
+        least = slowed(down.figures, host_search.slow)
         slower = replace(slower, figures=combine(max, slower.figures, least))
     return SizedFleet(
         kind,
-        made.resolved,
+        host_search.resolved,
         best.config,
         best.memory,
         holds,
         hosts,
         up,
         down,
-        _p99(made, down, slower),
+        _p99(host_search, down, slower),
         limit,
         best.speed.basis,
-        made.slow,
+        host_search.slow,
         slower,
         aim.spare,
     )
@@ -271,14 +273,14 @@ def _ceiling(resolved: ResolvedRequest, kind: HostKind, config: Configuration, a
     return min(bounds)
 
 
-def _p99(made: _Search, down: ServerState, slower: ServerState | None) -> uncertainty.Range:
+def _p99(host_search: _Search, down: ServerState, slower: ServerState | None) -> uncertainty.Range:
     """Return the range of p99: servers as slow or fast as at their range's ends, and tails as measured.
 
     Its high end is infinite if slow servers are too busy.
     """
-    speed, tail, value = made.choice.best.speed, made.resolved.store.coefficients[TAIL], down.p99_ms
+    speed, tail, value = host_search.choice.best.speed, host_search.resolved.store.coefficients[TAIL], down.p99_ms
     low, high = value * speed.rps.value / speed.rps.high, slower.p99_ms if slower else math.inf
-    if made.resolved.images:
+    if host_search.resolved.images:
         shorter, longer = (
             down.tail._replace(factor=end).time(down.figures, "latency", "p99") for end in (tail.low, tail.high)
         )
@@ -287,18 +289,18 @@ def _p99(made: _Search, down: ServerState, slower: ServerState | None) -> uncert
     return uncertainty.Range(value, max(low, least), max(high, value))
 
 
-def _too_slow(made: _Search, search: RateSearch) -> Unfit:
+def _too_slow(host_search: _Search, search: RateSearch) -> Unfit:
     """Explain a goal that a server misses at any load."""
     usual = search.figures(USUAL_RUNG, max(search.per_host, EXACT))
     missed = search.aim.missed(usual, search.tail, search.slow)
-    best = made.choice.best.config
+    best = host_search.choice.best.config
     why = dict.fromkeys(
         part
         for goal in missed or search.aim.goals
-        for part in alternatives.explain_miss(made.resolved, best, search, goal)
+        for part in alternatives.explain_miss(host_search.resolved, best, search, goal)
     )
     needed = [goal.written(search.slow * search.tail.time(usual, goal.figure, goal.at)) for goal in missed]
-    return Unfit(made.kind, "; ".join(why), " ".join(needed))
+    return Unfit(host_search.kind, "; ".join(why), " ".join(needed))
 
 
 def _smaller_load(aim: Aim, rate: float, times: float, limit: Limit) -> str:

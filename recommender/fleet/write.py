@@ -28,13 +28,13 @@ DIGESTS = ".written.sha256"
 class Written:
     """The files that were written, and those of an earlier rendering that are obsolete.
 
-    Of the obsolete, ``removed`` are gone; ``kept`` were edited by hand and stay. ``whole`` is false if an interruption
-    could have left old files beside new ones.
+    Of the obsolete, ``removed`` are gone; ``kept_paths`` were edited by hand and stay. ``whole`` is false if an
+    interruption could have left old files beside new ones.
     """
 
     paths: tuple[Path, ...]
     removed: tuple[Path, ...] = ()
-    kept: tuple[Path, ...] = ()
+    kept_paths: tuple[Path, ...] = ()
     whole: bool = True
 
 
@@ -86,7 +86,7 @@ def write(files: Mapping[str, str], folder: Path) -> Written:
                 _apply(changes, where, 1)
     else:
         folder_swap.remove_copies(where)
-    removed, kept = (tuple(folder / name for name in names) for names in (changes.removed, changes.kept))
+    removed, kept = (tuple(folder / name for name in names) for names in (changes.removed, changes.kept_names))
     return Written(paths, removed, kept, whole)
 
 
@@ -95,7 +95,7 @@ class _Changes(NamedTuple):
 
     texts: dict[str, str]
     removed: list[str]
-    kept: list[str]
+    kept_names: list[str]
 
 
 def _find_changes(files: Mapping[str, str], folder: Path) -> _Changes:
@@ -110,13 +110,13 @@ def _find_changes(files: Mapping[str, str], folder: Path) -> _Changes:
 
 
 @contextlib.contextmanager
-def _name_folder(own: Path, known: Path) -> Iterator[None]:
+def _name_folder(own: Path, user_path: Path) -> Iterator[None]:
     """Let an error name the path that the user knows."""
     try:
         yield
     except OSError as error:
         if error.filename:
-            error.filename = str(error.filename).replace(str(own), str(known))
+            error.filename = str(error.filename).replace(str(own), str(user_path))
         raise
 
 

@@ -66,13 +66,13 @@ class RequestLoad:
 class ComparedLoad:
     """One load of both sides. ``ratio``: median of the one over that of the other.
 
-    ``found``: more, less or same; ``counts``: the verdict is about this load.
+    ``outcome``: more, less or same; ``counts``: the verdict is about this load.
     """
 
     requests: str
     pressure: str
     ratio: float
-    found: str
+    outcome: str
     counts: bool
 
 
@@ -221,9 +221,9 @@ def against(verdict: str, comparison: MeasuredComparison) -> Iterator[ComparedLo
     """Yield the loads within a verdict's scope that it does not agree with."""
     for load in comparison.loads:
         agrees = {
-            "confirmed": load.found == comparison.says,
-            "refuted": load.found != comparison.says,
-            "no-effect": load.found == "same",
+            "confirmed": load.outcome == comparison.says,
+            "refuted": load.outcome != comparison.says,
+            "no-effect": load.outcome == "same",
         }.get(verdict, True)
         if load.counts and not agrees:
             yield load

@@ -28,18 +28,18 @@ SHOWN = 5
 NO_GPU = "only some NVIDIA GPUs are covered; see recommend list gpus"
 
 
-def index_by_name(known: Mapping[str, NamedRecord], extra: Mapping[str, str]) -> dict[str, NamedRecord]:
+def index_by_name(by_id: Mapping[str, NamedRecord], extra: Mapping[str, str]) -> dict[str, NamedRecord]:
     """Return records by every name they go by, as ``normal`` writes it; ``extra`` maps further names to ids."""
-    by_name = {normal(alias): record for record in known.values() for alias in (record.id, *record.aliases)}
-    return by_name | {normal(alias): known[name] for alias, name in extra.items()}
+    by_name = {normal(alias): record for record in by_id.values() for alias in (record.id, *record.aliases)}
+    return by_name | {normal(alias): by_id[name] for alias, name in extra.items()}
 
 
-def resolve(what: str, name: str, by_name: Mapping[str, NamedRecord], otherwise: str) -> NamedRecord:
+def resolve(kind: str, name: str, by_name: Mapping[str, NamedRecord], otherwise: str) -> NamedRecord:
     """Return the record of a name as people write it. Raises UnknownName with near matches, or ``otherwise``."""
     record = by_name.get(normal(name))
     if record is None:
         names = sorted({alias for item in by_name.values() for alias in (item.id, *item.aliases)})
-        raise UnknownName(f"{what} {shorten(name)}{did_you_mean(name, names, otherwise)}")
+        raise UnknownName(f"{kind} {shorten(name)}{did_you_mean(name, names, otherwise)}")
     return record
 
 

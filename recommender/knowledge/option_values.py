@@ -40,10 +40,10 @@ TYPES: Mapping[str, tuple[Callable[[str], Any], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why LMDeploy refuses a value. ``by``: its parser, or a check after parsing; ``wanted``: what it accepts."""
+    """Why LMDeploy refuses a value. ``by``: its parser, or a check after parsing; ``expectation``: what it accepts."""
 
     by: Literal["parser", "range"]
-    wanted: str
+    expectation: str
 
 
 def refuse(accepted: records.Accepted, text: str, python: bool = False) -> Refusal | None:
@@ -81,7 +81,7 @@ def check(name: str, accepted: records.Accepted, text: str) -> None:
     """Raise RequestError, with what is accepted, if LMDeploy refuses the value."""
     refusal = refuse(accepted, text)
     if refusal:
-        raise RequestError(f"{name}: expected {refusal.wanted}, got {shorten(text)}")
+        raise RequestError(f"{name}: expected {refusal.expectation}, got {shorten(text)}")
 
 
 def is_zero(text: str) -> bool:

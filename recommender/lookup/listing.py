@@ -84,7 +84,7 @@ KINDS: Mapping[str, ListKind] = {
 }
 
 
-Known = Sequence[tuple[Any, str]]
+Catalogue = Sequence[tuple[Any, str]]
 """Records, each with the text that is searched."""
 
 
@@ -96,9 +96,9 @@ def searchable(store: Store, kind: str) -> list[tuple[Any, str]]:
     return [(record, fold(" ".join(_texts(record)))) for record in records]
 
 
-def search(known: Known, words: Sequence[str]) -> list[Any]:
+def search(catalogue: Catalogue, words: Sequence[str]) -> list[Any]:
     """Return the records whose text holds every word, in any case."""
-    return [record for record, text in known if all(fold(word) in text for word in words)]
+    return [record for record, text in catalogue if all(fold(word) in text for word in words)]
 
 
 def fold(text: str) -> str:
@@ -144,9 +144,9 @@ class ListJson:
     """The records, as their YAML files have them."""
 
 
-def json_form(kind: str, words: Sequence[str], found: Sequence[Any]) -> ListJson:
+def json_form(kind: str, words: Sequence[str], matches: Sequence[Any]) -> ListJson:
     """Return a list ready to be written."""
-    return ListJson(FORMAT, kind, tuple(words), len(found), tuple(found))
+    return ListJson(FORMAT, kind, tuple(words), len(matches), tuple(matches))
 
 
 def lines(kind: str, records: Sequence[Any], total: int, width: int = sys.maxsize) -> Iterator[str]:
@@ -157,14 +157,14 @@ def lines(kind: str, records: Sequence[Any], total: int, width: int = sys.maxsiz
     yield count + (f" of {total}" if total else "")
 
 
-def explain_nothing(kind: str, words: Sequence[str], known: Known) -> str:
+def explain_nothing(kind: str, words: Sequence[str], catalogue: Catalogue) -> str:
     """Return why nothing was found: the first word that nothing holds, with what is near it, or all words together."""
     name = KINDS[kind].singular
-    counts = {word: len(search(known, [word])) for word in words}
+    counts = {word: len(search(catalogue, [word])) for word in words}
     for word, count in counts.items():
         if not count:
-            names = {record.id: None for record, _ in known}
-            names |= {part: None for _, text in known for part in re.findall(r"[a-z0-9][\w.-]+\w", text)}
+            names = {record.id: None for record, _ in catalogue}
+            names |= {part: None for _, text in catalogue for part in re.findall(r"[a-z0-9][\w.-]+\w", text)}
             near = did_you_mean(word, names, f"see recommend list {KINDS[kind].plural}")
             return f"no {name} has {shorten(word)}{near}"
     listed = ", ".join(f"{shorten(word)} {count}" for word, count in counts.items())

@@ -90,21 +90,21 @@ def _values(setting: ComparedSetting) -> Iterator[str]:
     yield from _item(f"{setting.name}: {text}", cite(setting.sources, "", 1))
 
 
-def diff(found: Diff) -> Iterator[str]:
+def diff(release_diff: Diff) -> Iterator[str]:
     """Yield what may stop or change a launch script: options gone and changed, and requirements."""
-    yield from opening(found)
-    yield from block("REMOVED: a server started with one exits at once", _moved(found.removed))
-    served = sorted(found.changed, key=lambda option: all(change.what == "meaning" for change in option.changes))
+    yield from opening(release_diff)
+    yield from block("REMOVED: a server started with one exits at once", _moved(release_diff.removed))
+    served = sorted(release_diff.changed, key=lambda option: all(change.what == "meaning" for change in option.changes))
     yield from block("CHANGED", (line for option in served[:CHANGES] for line in _changed(option)))
     if served[CHANGES:]:
         yield from wrap(f"also {', '.join(option.name for option in served[CHANGES:])}", "  ", "    ")
-    yield from block("REQUIREMENTS", requirements(found))
+    yield from block("REQUIREMENTS", requirements(release_diff))
     left = {
-        "new options": found.added,
-        "rules that apply now": found.rules_new,
-        "rules gone": found.rules_gone,
-        "known issues": (*found.threads_new, *found.threads_gone),
-        "verdicts": (*found.claims_new, *found.claims_gone),
+        "new options": release_diff.added,
+        "rules that apply now": release_diff.rules_new,
+        "rules gone": release_diff.rules_gone,
+        "known issues": (*release_diff.threads_new, *release_diff.threads_gone),
+        "verdicts": (*release_diff.claims_new, *release_diff.claims_gone),
     }
     yield from _left([f"{len(each)} {name}" for name, each in left.items() if each])
 

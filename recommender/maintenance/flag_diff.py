@@ -182,21 +182,21 @@ def scaffold_flag(facts: WheelFacts, option: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def release_differences(kept: ReleaseFacts, read: ReleaseFacts) -> list[str]:
+def release_differences(file_facts: ReleaseFacts, wheel_facts: ReleaseFacts) -> list[str]:
     """Return where a wheel differs from the facts kept of its release, one line each."""
-    where = f"{EXTRACT}: {kept.version}"
+    where = f"{EXTRACT}: {file_facts.version}"
     lines = []
     for kind, old, new in (
-        ("option", set(kept.options), set(read.options)),
-        ("field", set(kept.fields), set(read.fields)),
-        ("model table entry", set(kept.listed), set(read.listed)),
+        ("option", set(file_facts.options), set(wheel_facts.options)),
+        ("field", set(file_facts.fields), set(wheel_facts.fields)),
+        ("model table entry", set(file_facts.listed), set(wheel_facts.listed)),
     ):
         for item in sorted(old - new, key=str):
             lines.append(f"{where}: {kind} {item} is in the file but not in the wheel; extract again")
         for item in sorted(new - old, key=str):
             lines.append(f"{where}: {kind} {item} is in the wheel but not in the file; extract again")
     for name in ("requires_python", "requires", "cuda", "flexible"):
-        expected, found = getattr(read, name), getattr(kept, name)
+        expected, found = getattr(wheel_facts, name), getattr(file_facts, name)
         if expected != found:
             lines.append(f"{where}: {name}: expected {expected!r}, found {found!r}; extract again")
     return lines

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 def drafts(
-    root: Path, facts: WheelFacts, versions: Collection[str], known: Collection[str], wheel_of: Callable[[str], Path]
+    root: Path,
+    facts: WheelFacts,
+    versions: Collection[str],
+    option_names: Collection[str],
+    wheel_of: Callable[[str], Path],
 ) -> Iterator[tuple[Path, str]]:
     """Yield path and text of every record that the releases need and the knowledge folder ``root`` lacks."""
     for facts_of_release in facts.releases:
@@ -25,7 +29,7 @@ def drafts(
         if facts_of_release.version in versions and not place.exists():
             yield place, release(_template(root, "release"), facts_of_release, wheel_of(facts_of_release.version))
     if facts.releases[-1].version in versions:
-        for name, text in flags(_template(root, "flag"), facts, known):
+        for name, text in flags(_template(root, "flag"), facts, option_names):
             place = root / "flags" / f"{name}.yaml"
             if not place.exists():
                 yield place, text
@@ -59,11 +63,11 @@ def release(template: str, facts: ReleaseFacts, wheel: Path) -> str:
     return re.sub(r"(?m)^    - \{release: ID, path: METADATA.*\n", "".join(cited), text)
 
 
-def flags(template: str, facts: WheelFacts, known: Collection[str]) -> Iterator[tuple[str, str]]:
+def flags(template: str, facts: WheelFacts, option_names: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield name and text of a draft for each option of the newest release without a flag record."""
     newest = facts.releases[-1]
     for option in newest.options:
-        if option.name not in known and option.name.startswith("--"):
+        if option.name not in option_names and option.name.startswith("--"):
             name = option.name.removeprefix("--")
             yield name, flag(template, facts, name).replace("id: ID\n", f"id: {name}\n")
 

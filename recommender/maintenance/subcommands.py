@@ -35,13 +35,13 @@ def dump(releases: Mapping[str, Commands], path: Path) -> str:
     )
 
 
-def _index(known: list[Any], item: Definition) -> int:
+def _index(items: list[Any], item: Definition) -> int:
     """Return the place of what the review needs of an option."""
     needed = {"options": list(item.options), "type": item.type, "nargs": item.nargs, "choices": list(item.choices)}
-    return _position(known, needed)
+    return _position(items, needed)
 
 
-def _position(known: list[Any], item: Any) -> int:
-    if item not in known:
-        known.append(item)
-    return known.index(item)
+def _position(items: list[Any], item: Any) -> int:
+    if item not in items:
+        items.append(item)
+    return items.index(item)

@@ -65,7 +65,7 @@ def next_steps(recommendation: Recommendation, words: Collection[str], file: str
     yield from _step("why", shlex.join(["recommend", *asked, "--format", "report"]))
 
 
-def _start(recommendation: Recommendation, asked: Sequence[str], file: str, form: str) -> Iterator[str]:
+def _start(recommendation: Recommendation, arguments: Sequence[str], file: str, form: str) -> Iterator[str]:
     start = STARTS.get(form)
     lacking = "" if form in OWN_COMMIT or not missing(recommendation) else "REVISION=COMMIT "
     place = shlex.quote(file or (start.name if start else ""))
@@ -77,7 +77,7 @@ def _start(recommendation: Recommendation, asked: Sequence[str], file: str, form
     if missing(recommendation) and form != "client":
         name = "COMMIT" if start and form not in OWN_COMMIT else "REVISION"
         yield from _step(name, f"see https://huggingface.co/{recommendation.resolved.model.hub}/commits/main")
-    yield from _step("measure", f"{lacking}recommend smoke {place if start and start.smoke else shlex.join(asked)}")
+    yield from _step("measure", f"{lacking}recommend smoke {place if start and start.smoke else shlex.join(arguments)}")
 
 
 def _step(label: str, text: str) -> list[str]:

@@ -42,20 +42,20 @@ SEVERITIES = {"reject": "error"}
 
 def screen(
     recommendation: Recommendation,
-    told: Collection[str],
+    given_options: Collection[str],
     words: Collection[str],
     file: str,
-    drawn: bool = False,
+    with_bar: bool = False,
     form: str = "bash",
     width: int = WIDTH,
 ) -> str:
     """Return what is recommended, what to expect of it and what to do next.
 
-    ``told`` are the options that were given, ``words`` the command line, ``file`` where the output of ``form`` went
-    (empty: stdout). ``drawn``: with a bar, which a terminal shows and a screen reader would spell. ``width``: columns
-    that a setting's reason may take.
+    ``given_options`` are the names of options on the command line, ``words`` all of it, ``file`` where the output of
+    ``form`` went (empty: stdout). ``with_bar``: a terminal shows the bar; a screen reader would spell it. ``width``:
+    columns that a setting's reason may take.
     """
-    head = [*_subject(recommendation), *_assumed(recommendation, told), "", *_expect(recommendation, drawn)]
+    head = [*_subject(recommendation), *_assumed(recommendation, given_options), "", *_expect(recommendation, with_bar)]
     tail = [*_warnings(recommendation), "", *next_steps(recommendation, words, file, form)]
     room = LINES - len(head) - len(tail)
     lines = [*head, *_settings(recommendation, room, width), *tail]
@@ -64,9 +64,9 @@ def screen(
     return "\n".join(lines) + "\n"
 
 
-def brief(recommendation: Recommendation, told: Collection[str]) -> Iterator[str]:
+def brief(recommendation: Recommendation, given_options: Collection[str]) -> Iterator[str]:
     """Yield the lines of ``screen`` without the settings and what to do next."""
-    yield from (*_subject(recommendation), *_assumed(recommendation, told), "")
+    yield from (*_subject(recommendation), *_assumed(recommendation, given_options), "")
     yield from (*_expect(recommendation, False), *_warnings(recommendation))
 
 
@@ -79,21 +79,21 @@ def _subject(recommendation: Recommendation) -> Iterator[str]:
     yield from wrap(describe_load(resolved, config))
 
 
-def _assumed(recommendation: Recommendation, told: Collection[str]) -> Iterator[str]:
-    if assumed := list_assumptions(recommendation, told):
+def _assumed(recommendation: Recommendation, given_options: Collection[str]) -> Iterator[str]:
+    if assumed := list_assumptions(recommendation, given_options):
         yield from labelled("assumed", ", ".join(assumed), "", 9)
     notes = [note for note in recommendation.resolved.notes if "; assuming " not in note and "CPU cores" not in note]
     for note in (*notes, *_idle(recommendation)):
         yield from labelled("note", note, "", 9)
 
 
-def list_assumptions(recommendation: Recommendation, told: Collection[str]) -> list[str]:
-    """Return what the prediction rests on although nobody said it; ``told`` are the options that were given."""
+def list_assumptions(recommendation: Recommendation, given_options: Collection[str]) -> list[str]:
+    """Return what the prediction rests on although none of the ``given_options`` says it."""
     resolved, request = recommendation.resolved, recommendation.request
     assumed = []
-    if "lmdeploy" not in told:
+    if "lmdeploy" not in given_options:
         assumed.append(f"LMDeploy {resolved.release.id}")
-    if "model" not in told:
+    if "model" not in given_options:
         assumed.append(f"model {resolved.model.id}")
     if not (request.revision or resolved.local or resolved.model.remote_code):
         assumed.append("the model's newest revision")
@@ -101,26 +101,26 @@ def list_assumptions(recommendation: Recommendation, told: Collection[str]) -> l
         assumed.append(f"card {resolved.gpu.id} (not {', '.join(others[:2])}{', ...' if len(others) > 2 else ''})")
     elif any("; assuming " in note for note in resolved.notes):
         assumed.append(f"card {resolved.gpu.id}")
-    if not {"workload", "trace"} & set(told) and (given := _workload(recommendation, told)):
+    if not {"workload", "trace"} & set(given_options) and (given := _workload(recommendation, given_options)):
         assumed.append(f"workload {resolved.workload} ({', '.join(given)})")
-    if not {"load", "rps", "trace"} & set(told):
+    if not {"load", "rps", "trace"} & set(given_options):
         assumed.append("one request at a time")
-    if "cpus" not in told:
+    if "cpus" not in given_options:
         assumed.append(count(request.cpus, "CPU core"))
     return assumed
 
 
-def _workload(recommendation: Recommendation, told: Collection[str]) -> list[str]:
+def _workload(recommendation: Recommendation, given_options: Collection[str]) -> list[str]:
     """Return what the workload that was assumed fills in."""
     resolved = recommendation.resolved
     parts = []
-    if resolved.images and "image" not in told:
+    if resolved.images and "image" not in given_options:
         parts.append(f"{count(resolved.images, 'image')} of {resolved.image_width}x{resolved.image_height}")
-    if "prompt_tokens" not in told:
+    if "prompt_tokens" not in given_options:
         parts.append(f"{count(resolved.prompt_tokens, 'token')} of text in")
-    if "output_tokens" not in told:
+    if "output_tokens" not in given_options:
         parts.append(f"{resolved.output_tokens:,} out")
-    if resolved.response_schema and not {"prompt", "schema"} & set(told):
+    if resolved.response_schema and not {"prompt", "schema"} & set(given_options):
         parts.append("answers in JSON")
     return parts
 
@@ -137,7 +137,7 @@ def _idle(recommendation: Recommendation) -> Iterator[str]:
     yield f"{used} of {given} GPUs are used: {why}"
 
 
-def _expect(recommendation: Recommendation, drawn: bool) -> Iterator[str]:
+def _expect(recommendation: Recommendation, with_bar: bool) -> Iterator[str]:
     predicted, used = recommendation.speed, recommendation.memory
     resolved = recommendation.resolved
     low, high = memory.likely_range(resolved, used, recommendation.config.tp)
@@ -146,7 +146,7 @@ def _expect(recommendation: Recommendation, drawn: bool) -> Iterator[str]:
     row = _row("GPU memory", "GiB", gib(used.total), gib(low), gib(high), f"of {gib(resolved.available_bytes)}{each}")
     columns = min(BAR, WIDTH - len(row) - 1)
     share = min(used.total / resolved.available_bytes, 1)
-    yield row + (f" {'█' * max(round(share * columns), 1):░<{columns}}" if drawn else "")
+    yield row + (f" {'█' * max(round(share * columns), 1):░<{columns}}" if with_bar else "")
     yield from _speeds(recommendation)
     for goal in describe_goals(recommendation):
         yield f"  {'goal':<12}{goal}"

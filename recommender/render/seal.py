@@ -171,9 +171,9 @@ def _looks_like(text: str) -> str:
     return "env"
 
 
-def keep_lines(new: ParsedArtefact, kept: Mapping[Key, str]) -> str:
+def keep_lines(new: ParsedArtefact, lines: Mapping[Key, str]) -> str:
     """Return a sealed text with the lines of some values replaced; its seal stays."""
-    return _replace_values(new.form, new.text, lambda key, line: kept.get(key, line))
+    return _replace_values(new.form, new.text, lambda key, line: lines.get(key, line))
 
 
 # --- JSON

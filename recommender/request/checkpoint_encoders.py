@@ -81,10 +81,10 @@ def _with_pixels(folder: Path, encoder: Mapping[str, Any], base: records.VisionS
     }
 
 
-def _share(limit: Any, frames: int, known: int) -> Any:
+def _share(limit: Any, frames: int, default: int) -> Any:
     """Return one image's share of a limit for ``frames`` frames; the family's if the folder names none."""
     if limit is None:
-        return known
+        return default
     return limit // frames if isinstance(limit, int) else limit
 
 

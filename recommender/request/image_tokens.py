@@ -102,9 +102,9 @@ def _cut(vision: VisionShape, width: int, height: int) -> Grid:
     return RULES[vision.cut](width, height, vision.image, vision.max_tiles)
 
 
-def most_tiles(vision: VisionShape, asked: int | None) -> int:
+def most_tiles(vision: VisionShape, limit: int | None) -> int:
     """Return an image's tile limit: the request's ``max_dynamic_patch``, else the model's own."""
-    return asked if asked is not None and reads_limit(vision) else vision.max_tiles
+    return limit if limit is not None and reads_limit(vision) else vision.max_tiles
 
 
 def reads_limit(vision: VisionShape) -> bool:

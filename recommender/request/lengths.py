@@ -49,12 +49,12 @@ def spread(p50: int, p90: int = 0, p99: int = 0) -> tuple[int, ...]:
     return tuple(lengths)
 
 
-def _around(known: Sequence[tuple[float, float]], far: float) -> tuple[tuple[float, float], tuple[float, float]]:
+def _around(points: Sequence[tuple[float, float]], far: float) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return the known points on both sides; the last two beyond the last."""
-    for low, high in pairwise(known):
+    for low, high in pairwise(points):
         if far <= high[0]:
             return low, high
-    return known[-2], known[-1]
+    return points[-2], points[-1]
 
 
 def pair_lengths(inputs: Sequence[int], outputs: Sequence[int]) -> list[tuple[int, int]]:

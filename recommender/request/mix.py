@@ -41,15 +41,15 @@ def choose_asked(requests: Sequence[MixRequest], most: int = MOST_ASKED) -> tupl
     return tuple(ordered[int((place + 0.5) / most * len(requests))] for place in range(most))
 
 
-def deal_sizes(each: Sequence[tuple[ResolvedRequest, T]]) -> list[tuple[ResolvedRequest, T]]:
+def deal_sizes(requests: Sequence[tuple[ResolvedRequest, T]]) -> list[tuple[ResolvedRequest, T]]:
     """Give each request images of one size of its mix: in a random order, as many of each size as its share says."""
-    order = list(range(len(each)))
+    order = list(range(len(requests)))
     random.Random(SEED).shuffle(order)
     dealt = []
-    for place, (own, lengths) in zip(order, each, strict=True):
+    for place, (own, lengths) in zip(order, requests, strict=True):
         sizes = own.each_size()
         ends = accumulate(share for _, share in sizes)
-        number = sum(end <= (place + 0.5) / len(each) for end in ends)
+        number = sum(end <= (place + 0.5) / len(requests) for end in ends)
         dealt.append((sizes[min(number, len(sizes) - 1)][0], lengths))
     return dealt
 

@@ -29,24 +29,24 @@ def read_schema(option: str, name: str) -> dict[str, Any]:
     return {"response_schema": text}
 
 
-def check_schema(what: str, text: str) -> None:
+def check_schema(where: str, text: str) -> None:
     """Raise RequestError unless a text is a JSON schema of a sensible size, as far as its form tells."""
     try:
         schema = parse_json(text)
     except Unreadable as error:
-        raise RequestError(f"{what}: {error}") from None
+        raise RequestError(f"{where}: {error}") from None
     if not isinstance(schema, dict):
-        raise RequestError(f'{what}: a JSON schema is an object, such as {{"type": "object", "properties": {{}}}}')
+        raise RequestError(f'{where}: a JSON schema is an object, such as {{"type": "object", "properties": {{}}}}')
     if len(text) > MOST:
-        raise RequestError(f"{what}: a schema of {len(text):,} characters; use up to {MOST:,}")
+        raise RequestError(f"{where}: a schema of {len(text):,} characters; use up to {MOST:,}")
     kinds = schema.get("type", [])
     for kind in kinds if isinstance(kinds, list) else [kinds]:
         if kind not in KINDS:
-            raise RequestError(f"{what}: type {shorten(str(kind), 40)}; use one of {', '.join(sorted(KINDS))}")
+            raise RequestError(f"{where}: type {shorten(str(kind), 40)}; use one of {', '.join(sorted(KINDS))}")
     for field, wanted in (("properties", dict), ("required", list)):
         if not isinstance(schema.get(field, wanted()), wanted):
             form = "an object" if wanted is dict else "a list"
-            raise RequestError(f"{what}: {field} must be {form}")
+            raise RequestError(f"{where}: {field} must be {form}")
 
 
 def check_prompt(text: str) -> None:

@@ -168,7 +168,7 @@ def _understand(rows: Rows, skipped: Counter[str]) -> tuple[Reader, list[Underst
     return reader, requests
 
 
-def _nothing(rows: Rows, reader: Reader | None, skipped: Counter[str], seen: Iterable[str]) -> str:
+def _nothing(rows: Rows, reader: Reader | None, skipped: Counter[str], row_names: Iterable[str]) -> str:
     """Return what is wrong with a file of which no row is a request, and how to fix it."""
     if reader:
         return f"no row is a request ({_counts(skipped.most_common(3))}); needed is {NEEDED}, up to {MOST_TOKENS:,}"
@@ -177,7 +177,7 @@ def _nothing(rows: Rows, reader: Reader | None, skipped: Counter[str], seen: Ite
         return hint or rows.problem
     names = [masked(name[:40]) for name in rows.spelled.values()][:12]
     found = f"its fields are {', '.join(names)}" if names else "it has no fields"
-    return f"{found if seen else f'no rows; {found}'}; needed is {NEEDED}"
+    return f"{found if row_names else f'no rows; {found}'}; needed is {NEEDED}"
 
 
 def _counts(reasons: Iterable[tuple[str, int]]) -> str:

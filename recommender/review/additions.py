@@ -30,15 +30,15 @@ def spelled(case: Case, name: str, value: str, switch: bool) -> str:
     return flag.option if switch else f"{flag.option} {value}"
 
 
-def option(case: Case, wanted: Explanation) -> Stretch | None:
+def option(case: Case, explanation: Explanation) -> Stretch | None:
     """Return the insertion of an option after the last one; None if the layout is unclear."""
     if case.launch.starts == "pipeline":
-        return _keyword(case, wanted)
+        return _keyword(case, explanation)
     parts = _parts(case)
-    if not parts or (wanted.switch and wanted.value != "true"):
+    if not parts or (explanation.switch and explanation.value != "true"):
         return None
     text, last = case.script.text, parts[-1]
-    words = [case.resolved.store.flags[wanted.option].option, *([] if wanted.switch else [wanted.value])]
+    words = [case.resolved.store.flags[explanation.option].option, *([] if explanation.switch else [explanation.value])]
     joined = any(text.startswith("=", given.place.end) for given in case.launch.options)
     words = ["=".join(words)] if joined else words
     quote = text[last.end : last.end + 1] if text[last.end : last.end + 1] in QUOTES else ""
@@ -94,19 +94,21 @@ def _gap(case: Case, parts: list[Span]) -> str:
     return between if re.fullmatch(r"[ \t]+|[ \t]*+\\?\n[ \t]+", between) else " "
 
 
-def _keyword(case: Case, wanted: Explanation) -> Stretch | None:
+def _keyword(case: Case, explanation: Explanation) -> Stretch | None:
     """Return the insertion of a keyword in the call of the engine's class; None without one."""
     text = case.script.text
     keywords = (each for each in case.launch.options if each.callee == case.launch.engine)
     given = [each.whole for each in keywords if text.startswith(f"{each.name}=", each.whole.start)]
-    fields = [field for field in case.resolved.store.flags[wanted.option].fields if field.config == case.launch.engine]
+    fields = [
+        field for field in case.resolved.store.flags[explanation.option].fields if field.config == case.launch.engine
+    ]
     if not given or not case.launch.engine or not fields:
         return None
     last = max(given, key=lambda place: place.end)
     first = text.rfind("\n", 0, last.start) + 1
     indent = text[first : last.start]
     gap = f"\n{indent}" if len(given) > 1 and indent.strip() == "" else " "
-    return last.end, last.end, f",{gap}{fields[0].field}={LITERALS.get(wanted.value, wanted.value)}"
+    return last.end, last.end, f",{gap}{fields[0].field}={LITERALS.get(explanation.value, explanation.value)}"
 
 
 def variable(case: Case, name: str, value: str) -> Stretch | None:

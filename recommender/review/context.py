@@ -232,9 +232,9 @@ def model_of(store: Store, text: str) -> records.Model | None:
 
 
 def _count(
-    script: Script, launch: Launch | None, given: bool, answers: Mapping[str, Mapping[str, Any]], of_job: int | None
+    script: Script, launch: Launch | None, has_count: bool, answers: Mapping[str, Mapping[str, Any]], of_job: int | None
 ) -> int | None:
-    """Return how many GPUs the launch sees; ``given``: ``--gpu`` has a count; ``of_job``: a batch job's."""
+    """Return how many GPUs the launch sees; ``has_count``: ``--gpu`` has a count; ``of_job``: a batch job's."""
     word = launch.environment.get("CUDA_VISIBLE_DEVICES") if launch else None
     visible_count = 1 if word and _counts_single_gpus(script, word) else visible(word)
     if visible_count is None and launch and launch.container:
@@ -243,7 +243,7 @@ def _count(
         visible_count = launch.container.gpus or (visible(passed) if listed else None)
     if visible_count is None:
         visible_count = of_job
-    if given:
+    if has_count:
         total = int(answers["gpu"]["gpu_count"])
         return total if visible_count is None else min(total, visible_count)
     if visible_count is None and answers.get("gpu", {}).get("gpu_count", 1) > 1:

@@ -56,18 +56,18 @@ def _offered(review: Review, unsafe: bool) -> Iterator[Finding]:
 
 
 def _helpful_repairs(
-    now: Source, review_before: Review, wanted: list[Finding], look: Look, looks: Iterator[int]
+    now: Source, review_before: Review, findings: list[Finding], look: Look, looks: Iterator[int]
 ) -> tuple[list[Finding], Source, Review] | None:
     """Return the repairs that help: all, else by rule, else by half of a rule's.
 
     Return None if the reviews are used up: the result would depend on their number.
     """
     by_rule: dict[str, list[Finding]] = {}
-    for finding in wanted:
+    for finding in findings:
         by_rule.setdefault(finding.rule.id, []).append(finding)
     chosen: list[Finding] = []
     best, best_review = now, review_before
-    groups = [wanted]
+    groups = [findings]
     while groups:
         if next(looks, None) is None:
             return None
@@ -76,7 +76,7 @@ def _helpful_repairs(
         review = look(tried)
         if tried.whole != best.whole and not is_worse(review_before, review, [*chosen, *group]):
             chosen, best, best_review = [*chosen, *group], tried, review
-        elif group is wanted and len(by_rule) > 1:
+        elif group is findings and len(by_rule) > 1:
             groups += by_rule.values()
         elif len(group) > 1:
             half = len(group) // 2

@@ -38,7 +38,7 @@ class Ignore(NamedTuple):
         return finding.rule.id in self.ids and (self.whole or self.first <= finding.place.line <= self.last)
 
 
-def ignores(script: Script, known: Collection[str]) -> list[Ignore]:
+def ignores(script: Script, rule_ids: Collection[str]) -> list[Ignore]:
     """Return the ignore comments of a script."""
     if "ignore" not in script.text:
         return []
@@ -49,7 +49,7 @@ def ignores(script: Script, known: Collection[str]) -> list[Ignore]:
     for comment in script.comments:
         match = DIRECTIVE.fullmatch(comment.text.rstrip("\n"))
         if match and _is_ignore(match["rest"]):
-            ids, wrong = _parse(match["rest"], known)
+            ids, wrong = _parse(match["rest"], rule_ids)
             first, last = (0, 0) if comment.place.line <= top else _lines(lines, own, comment.place.line)
             ignores_read.append(Ignore(comment, ids, first, last, wrong))
     return ignores_read
@@ -86,20 +86,20 @@ def _is_ignore(text: str) -> bool:
     return "LMD" in text.upper() or BECAUSE.search(text) is not None or WORD.findall(text.casefold()) in ([], ["all"])
 
 
-def _parse(text: str, known: Collection[str]) -> tuple[tuple[str, ...], str]:
+def _parse(text: str, rule_ids: Collection[str]) -> tuple[tuple[str, ...], str]:
     """Return the known rule ids and an error message, if any."""
     because = BECAUSE.search(text)
     named = [name.upper() for name in WORD.findall(text[: because.start()] if because else text)]
     if not because:  # text after the ids is a sentence
         named = list(takewhile(lambda name: name.startswith("LMD"), named)) or named[:1]
-    unknown = [name for name in named if name not in known]
-    good = tuple(dict.fromkeys(name for name in named if name in known))
+    unknown = [name for name in named if name not in rule_ids]
+    good = tuple(dict.fromkeys(name for name in named if name in rule_ids))
     if not named:
         return (), "names no rule"
     if unknown:
         if retired := retirement(unknown[0]):
             return good, f"names a rule that no longer exists: {retired}"
-        return good, f"names {shorten(unknown[0])}, which is not a rule{did_you_mean(unknown[0], known)}"
+        return good, f"names {shorten(unknown[0])}, which is not a rule{did_you_mean(unknown[0], rule_ids)}"
     if not because or not text[because.end() :].strip(" \t.:*/"):
         return good, "gives no reason after the word because"
     return good, ""
@@ -129,9 +129,9 @@ def bad(ignores: Iterable[Ignore]) -> Iterator[Diagnostic]:
             )
 
 
-def unused(script: Script, used: dict[Ignore, set[str]], ran: Collection[str]) -> Iterator[Diagnostic]:
+def unused(script: Script, hits: dict[Ignore, set[str]], ran: Collection[str]) -> Iterator[Diagnostic]:
     """Yield a finding for each ignore that hides nothing, of rules that ran."""
-    for ignore, hit in used.items():
+    for ignore, hit in hits.items():
         idle = [name for name in ignore.ids if name in ran and name not in hit]
         if ignore.wrong or not idle:
             continue

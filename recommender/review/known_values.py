@@ -117,10 +117,10 @@ def _setting_names(case: Case) -> dict[str, str]:
     return {option.id: option.setting for option in case.resolved.store.options() if option.setting}
 
 
-def _configure(case: Case, given: Mapping[str, AdvisedValue]) -> Configuration | None:
+def _configure(case: Case, values: Mapping[str, AdvisedValue]) -> Configuration | None:
     """Return the configuration of these values; None if one is invalid."""
     try:
-        return decided(case.resolved, GivenSettings("script", "the script", given))
+        return decided(case.resolved, GivenSettings("script", "the script", values))
     except RequestError:
         return None
 

@@ -176,10 +176,10 @@ def _kept_share(case: Case, explanations: Iterable[Explanation]) -> Iterator[str
             yield f"{name} {given.text} stays, not {each.value}: your session length may need the cache"
 
 
-def _holds_session(case: Case, wanted: Explanation) -> bool:
+def _holds_session(case: Case, explanation: Explanation) -> bool:
     """Return whether a value is the cache's share, and the author keeps a session length that may need more."""
     kept = "session-len" in case.settings and _stays(case, "session_len")
-    return kept and wanted.option == "cache-max-entry-count"
+    return kept and explanation.option == "cache-max-entry-count"
 
 
 def _is_shared(case: Case, name: str, change: ValueChange, new: Mapping[str, list[ValueChange]]) -> bool:
@@ -245,37 +245,37 @@ def _stays(case: Case, setting: str) -> bool:
     return setting in UNLESS and not UNLESS[setting] & case.answered and not made_here
 
 
-def _change(case: Case, wanted: Explanation) -> Iterator[ValueChange]:
+def _change(case: Case, explanation: Explanation) -> Iterator[ValueChange]:
     """Yield the change that sets one value, if needed and safe."""
-    given = case.settings.get(wanted.option)
-    value = wanted.value if wanted.emitted else wanted.default
+    given = case.settings.get(explanation.option)
+    value = explanation.value if explanation.emitted else explanation.default
     if given is None:
-        if wanted.emitted and PLAIN.fullmatch(wanted.value) and not case.launch.unsure:
-            yield from _add_option(case, wanted)
+        if explanation.emitted and PLAIN.fullmatch(explanation.value) and not case.launch.unsure:
+            yield from _add_option(case, explanation)
     elif given.text is not None and value and not _same(given.text, value) and PLAIN.fullmatch(value):
-        yield from _replace_value(case, given, wanted, value)
+        yield from _replace_value(case, given, explanation, value)
 
 
-def _add_option(case: Case, wanted: Explanation) -> Iterator[ValueChange]:
+def _add_option(case: Case, explanation: Explanation) -> Iterator[ValueChange]:
     """Yield the insertion of an option, or of a variable."""
-    environment = wanted.kind == "environment"
-    edit = variable(case, wanted.name, wanted.value) if environment else option(case, wanted)
+    environment = explanation.kind == "environment"
+    edit = variable(case, explanation.name, explanation.value) if environment else option(case, explanation)
     if edit is not None:
         what = (
-            f"{wanted.name}={wanted.value}"
+            f"{explanation.name}={explanation.value}"
             if environment
-            else spelled(case, wanted.option, wanted.value, wanted.switch)
+            else spelled(case, explanation.option, explanation.value, explanation.switch)
         )
         line = case.script.place(edit[0], edit[1]).line
-        yield ValueChange(edit, line, what, _reason(wanted))
+        yield ValueChange(edit, line, what, _reason(explanation))
 
 
-def _is_decided_here(case: Case, wanted: Explanation) -> bool:
+def _is_decided_here(case: Case, explanation: Explanation) -> bool:
     """Return whether recommend decides this option rather than the author."""
-    record = _options(case.resolved.store).get(wanted.option)
-    if record is None or not record.setting or record.setting in AUTHORS or wanted.kind == "client":
+    record = _options(case.resolved.store).get(explanation.option)
+    if record is None or not record.setting or record.setting in AUTHORS or explanation.kind == "client":
         return False
-    return wanted.option not in case.settings or not _stays(case, record.setting)
+    return explanation.option not in case.settings or not _stays(case, record.setting)
 
 
 @lru_cache(maxsize=4)
@@ -283,9 +283,9 @@ def _options(store: Store) -> Mapping[str, Option]:
     return {option.id: option for option in store.options()}
 
 
-def _is_missing(case: Case, wanted: Explanation) -> bool:
+def _is_missing(case: Case, explanation: Explanation) -> bool:
     """Return whether a recommended setting is missing."""
-    return wanted.emitted and not case.launch.unsure and wanted.option not in case.settings
+    return explanation.emitted and not case.launch.unsure and explanation.option not in case.settings
 
 
 def _same(first: str, second: str) -> bool:
@@ -295,25 +295,27 @@ def _same(first: str, second: str) -> bool:
         return first.casefold() == second.casefold()
 
 
-def _replace_value(case: Case, given: LaunchSetting, wanted: Explanation, value: str) -> Iterator[ValueChange]:
-    written = given.word.written if given.word else None
-    if wanted.switch and case.launch.starts != "pipeline":
-        fix = edits.remove(case.script, given.option) if value == "false" and not given.option.values else None
+def _replace_value(case: Case, setting: LaunchSetting, explanation: Explanation, value: str) -> Iterator[ValueChange]:
+    written = setting.word.written if setting.word else None
+    if explanation.switch and case.launch.starts != "pipeline":
+        fix = edits.remove(case.script, setting.option) if value == "false" and not setting.option.values else None
         for place, new in fix.edits if fix else ():
-            yield ValueChange((place.start, place.end, new), place.line, f"remove {given.option.name}", _reason(wanted))
+            yield ValueChange(
+                (place.start, place.end, new), place.line, f"remove {setting.option.name}", _reason(explanation)
+            )
         return
     if written is None:
         return
     text = {"true": "True", "false": "False"}.get(value, value) if case.script.kind == "python" else value
-    what = f"{given.option.name} {given.text} -> {value}"
-    yield ValueChange((written.start, written.end, text), written.line, what, _reason(wanted))
+    what = f"{setting.option.name} {setting.text} -> {value}"
+    yield ValueChange((written.start, written.end, text), written.line, what, _reason(explanation))
 
 
-def _reason(wanted: Explanation) -> str:
+def _reason(explanation: Explanation) -> str:
     """Return the first sentence of the reason, whole; the brief one if it is too long, or has parts: it is joined."""
-    sentence = " ".join(wanted.reason.partition(". ")[0].rstrip(".").split())
+    sentence = " ".join(explanation.reason.partition(". ")[0].rstrip(".").split())
     simple = len(sentence) <= REASON and not PARTS.search(sentence)
-    return sentence if simple else " ".join(wanted.brief.rstrip(".").split())[:REASON]
+    return sentence if simple else " ".join(explanation.brief.rstrip(".").split())[:REASON]
 
 
 # --- reasons as comments

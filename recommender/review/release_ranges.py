@@ -41,38 +41,42 @@ def ranges(text: str, quoted: bool, listed: bool = False) -> Iterator[tuple[re.M
 
 
 @lru_cache(maxsize=256)
-def newest(asked: str) -> str | None:
+def newest(requirement: str) -> str | None:
     """Return the newest covered release of a range; None if newer ones are in it, the range itself if none is."""
-    allowed = _allowed(asked)
+    allowed = _allowed(requirement)
     if allowed is None:
         return None
     known = sorted(load().releases, key=Version)
     within = [name for name in known if allowed.contains(name)]
     if not within:
-        return asked
+        return requirement
     return None if within[-1] == known[-1] else within[-1]
 
 
-def contains(asked: str, release: str) -> bool:
+def contains(requirement: str, release: str) -> bool:
     """Return whether a release is in a range."""
-    allowed = _allowed(asked)
+    allowed = _allowed(requirement)
     return allowed is not None and allowed.contains(release.replace(".post", "post").replace("post", ".post"))
 
 
-def older(asked: str) -> bool:
+def older(requirement: str) -> bool:
     """Return whether a range without a covered release ends before the covered ones."""
     first = min(map(Version, load().releases))
-    return all(Version(number.removesuffix(".*")) <= first for _, number in ONE.findall(_given(asked)))
+    return all(Version(number.removesuffix(".*")) <= first for _, number in ONE.findall(_given(requirement)))
 
 
-def _given(asked: str) -> str:
-    return asked.removeprefix("lmdeploy").partition("]")[2] if "]" in asked else asked.removeprefix("lmdeploy")
+def _given(requirement: str) -> str:
+    return (
+        requirement.removeprefix("lmdeploy").partition("]")[2]
+        if "]" in requirement
+        else requirement.removeprefix("lmdeploy")
+    )
 
 
-def _allowed(asked: str) -> SpecifierSet | None:
+def _allowed(requirement: str) -> SpecifierSet | None:
     """Return the releases of a range; None if it is none that pip would take."""
     try:
-        return SpecifierSet(",".join(_of_pip(sign, number) for sign, number in ONE.findall(_given(asked))))
+        return SpecifierSet(",".join(_of_pip(sign, number) for sign, number in ONE.findall(_given(requirement))))
     except InvalidSpecifier:
         return None
 

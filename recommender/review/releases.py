@@ -63,14 +63,14 @@ UPGRADED = pattern(
 class Pinned(NamedTuple):
     """A release, and where it is named: a place of the script, or a file beside it.
 
-    ``asked``: the range of which it is the newest; the release is the range itself if no covered one is in it, and
-    empty if the newest of all is installed.
+    ``requirement``: the range of which it is the newest; the release is the range itself if no covered one is in it,
+    and empty if the newest of all is installed.
     """
 
     release: str
     place: Span | None = None
     file: str = ""
-    asked: str = ""
+    requirement: str = ""
 
 
 def covered(store: Store, release: str) -> str:
@@ -84,7 +84,7 @@ def covered(store: Store, release: str) -> str:
 
 def is_older(pinned: Pinned, first: str) -> bool:
     """Return whether a release, or a range of them, is older than the first covered one."""
-    return older(pinned.asked) if pinned.asked else Version(pinned.release) < Version(first)
+    return older(pinned.requirement) if pinned.requirement else Version(pinned.release) < Version(first)
 
 
 def release_of(script: Script, launch: Launch | None) -> Pinned | None:
@@ -140,7 +140,7 @@ def _installations(script: Script) -> Iterator[Pinned]:
             continue
         last = max(last, match.start())
         if (latest := newest(asked)) is not None and not any(contains(asked, pin.release) for pin in exact):
-            yield Pinned(latest, script.place(*match.span()), asked=asked)
+            yield Pinned(latest, script.place(*match.span()), requirement=asked)
     if any(match.start() > last and _is_installed(script, match) for match in UPGRADED.finditer(text)):
         yield Pinned("")
 
@@ -191,7 +191,7 @@ def _beside(script: str) -> tuple[Pinned, ...]:
                 return tuple(Pinned(match[match.lastindex or 1], file=name) for match in matches)
     for name, text in texts.items():
         found = (asked for _, asked in ranges(text, quoted=name == "Dockerfile"))
-        pinned = [Pinned(release, file=name, asked=asked) for asked in found if (release := newest(asked))]
+        pinned = [Pinned(release, file=name, requirement=asked) for asked in found if (release := newest(asked))]
         if pinned:
             return tuple(pinned)
     return ()

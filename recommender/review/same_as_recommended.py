@@ -55,10 +55,10 @@ def _as_recommended(case: Case) -> bool:
     return all(case.known[name] == chosen[name] for name in written & case.known.keys())
 
 
-def _asks_otherwise(asked: Request, header: Request) -> bool:
+def _asks_otherwise(request: Request, header: Request) -> bool:
     """Return whether the review is for another load than the file was made for."""
     names = (name for answer in OF_LOAD for name in ANSWERS[answer])
-    return any(getattr(asked, name) != getattr(header, name) for name in names)
+    return any(getattr(request, name) != getattr(header, name) for name in names)
 
 
 @lru_cache(maxsize=64)

@@ -24,22 +24,22 @@ DEFAULT = pattern(
 )
 """Before a value that the caller may replace: a launch that no longer reads the variable would not follow."""
 Edit = tuple[Span, str]
-Found = list[tuple[Case, Diagnostic]]
+Reports = list[tuple[Case, Diagnostic]]
 
 
-def settle(script: Script, found: Found) -> Iterator[Diagnostic]:
+def settle(script: Script, reports: Reports) -> Iterator[Diagnostic]:
     """Yield a rule's diagnostics with the repairs that change nothing else, or without one and why."""
-    if not script.repairable or not any(diagnostic.fix for _, diagnostic in found):
-        yield from (diagnostic for _, diagnostic in found)
+    if not script.repairable or not any(diagnostic.fix for _, diagnostic in reports):
+        yield from (diagnostic for _, diagnostic in reports)
         return
-    places = _RepairPlaces(script, found)
-    local = _RepairPlaces(script, [(case, _with(each, places.moved(case, each.fix))) for case, each in found])
+    places = _RepairPlaces(script, reports)
+    local = _RepairPlaces(script, [(case, _with(each, places.moved(case, each.fix))) for case, each in reports])
     settled: dict[tuple[Span, str], list[Fix | None]] = {}
-    for _, diagnostic in local.found:
+    for _, diagnostic in local.reports:
         fix = diagnostic.fix
         kept = fix if fix and all(local.is_agreed(edit) for edit in fix.edits) else None
         settled.setdefault((diagnostic.place, diagnostic.message), []).append(kept)
-    for (_, before), (_, diagnostic) in zip(found, local.found, strict=True):
+    for (_, before), (_, diagnostic) in zip(reports, local.reports, strict=True):
         fix = _joined(settled[diagnostic.place, diagnostic.message])
         note = places.note(before.fix) if before.fix and fix is None else ""
         yield diagnostic._replace(fix=fix, why=f"{diagnostic.why} {note}" if note else diagnostic.why)
@@ -67,12 +67,12 @@ def _joined(fixes: list[Fix | None]) -> Fix | None:
 class _RepairPlaces:
     """The places that a rule's repairs change, and the launches that depend on each."""
 
-    def __init__(self, script: Script, found: Found) -> None:
-        """``found``: what the rule says of each launch."""
-        self.script, self.found = script, found
+    def __init__(self, script: Script, reports: Reports) -> None:
+        """``reports``: what the rule says of each launch."""
+        self.script, self.reports = script, reports
         self.asked: dict[Edit, set[int]] = {}
         self.reached: dict[tuple[Span, frozenset[int]], Reached] = {}
-        for case, diagnostic in found:
+        for case, diagnostic in reports:
             for edit in diagnostic.fix.edits if diagnostic.fix else ():
                 self.asked.setdefault(edit, set()).add(id(case.launch))
 
@@ -158,5 +158,5 @@ def dependent(script: Script, place: Span) -> Sequence[Launch]:
     """Return the launches with a word in a place, or next to an insertion."""
     gap = place.start == place.end
     first, last = place.start - gap, place.end + gap
-    found = (launch for start, end, launch in _words(script) if start < last and first < end)
-    return list({id(launch): launch for launch in found}.values())
+    launches = (launch for start, end, launch in _words(script) if start < last and first < end)
+    return list({id(launch): launch for launch in launches}.values())

@@ -24,11 +24,11 @@ MAP = re.compile(r"^/[/*]# sourceMappingURL=.*\n?", re.MULTILINE)
 
 
 def files(
-    parts: Mapping[str, str], theme: Mapping[str, Any], said: Callable[[str, str], str]
+    parts: Mapping[str, str], theme: Mapping[str, Any], translate: Callable[[str, str], str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the joined files of the parts; ``said`` gives a text of the theme in a language."""
+    """Yield the joined files of the parts; ``translate`` gives a text of the theme in a language."""
     texts = {
-        language: {name: said(language, name) for name in TEXTS}
+        language: {name: translate(language, name) for name in TEXTS}
         | {"index": ("" if language == ENGLISH else f"{language}/") + search.FILE}
         for language in LANGUAGES
     }

@@ -142,18 +142,18 @@ def line_of(store: Store, source: records.CodeSource, say: Say = str) -> str:
     return f"{shown}: {code(source.token)}"
 
 
-def sources(store: Store, known: records.Sources, say: Say = str, release: str = "") -> Iterator[str]:
+def sources(store: Store, fact_sources: records.Sources, say: Say = str, release: str = "") -> Iterator[str]:
     """Return the sources of a fact as a list; say so if there are none.
 
     ``release``: the newest that the fact is about; what limits the sources for it is said. Empty: any of them.
     """
-    if not has_source(known):
+    if not has_source(fact_sources):
         yield f"- {unverified(say)}: {say('no source was read.')}"
-    yield from (f"- {line_of(store, line, say)}" for line in known.code)
-    if caveat := release and code_caveat(store, known, release, say):
+    yield from (f"- {line_of(store, line, say)}" for line in fact_sources.code)
+    if caveat := release and code_caveat(store, fact_sources, release, say):
         yield f"- {text(caveat)}"
-    yield from (f"- {page_of(store, page, say)}" for page in known.pages)
-    yield from (f"- {say('measured')}: [{run}](/runs.md#{run})" for run in known.evidence)
+    yield from (f"- {page_of(store, page, say)}" for page in fact_sources.pages)
+    yield from (f"- {say('measured')}: [{run}](/runs.md#{run})" for run in fact_sources.evidence)
 
 
 def reason(store: Store, claim: str, because: str, say: Say = str) -> str:

@@ -121,7 +121,7 @@ TAGS: Mapping[str, str] = {
 class Sections(HTMLParser):
     """The sections of a page: the heading's id and title, and the text up to the next heading."""
 
-    found: list[tuple[str, str, list[str]]] = field(default_factory=list)
+    sections: list[tuple[str, str, list[str]]] = field(default_factory=list)
     heading: bool = False
     silent: int = 0
     last: str = ""
@@ -134,12 +134,12 @@ class Sections(HTMLParser):
         """Begin a section at a heading."""
         if tag in HEADINGS:
             self.heading = True
-            self.found.append((dict(attrs).get("id") or "", "", []))
+            self.sections.append((dict(attrs).get("id") or "", "", []))
         elif tag in SILENT:
             self.silent += 1
-        elif tag in BLOCKS and self.found:
+        elif tag in BLOCKS and self.sections:
             # A cell after a name says what it is.
-            self.found[-1][2].append(": " if tag == "td" and self.last in NAMES else " ")
+            self.sections[-1][2].append(": " if tag == "td" and self.last in NAMES else " ")
         self.last = tag
 
     def handle_endtag(self, tag: str) -> None:
@@ -151,11 +151,11 @@ class Sections(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Collect text."""
-        if self.silent or not self.found:
+        if self.silent or not self.sections:
             return
-        identifier, title, text = self.found[-1]
+        identifier, title, text = self.sections[-1]
         if self.heading:
-            self.found[-1] = (identifier, title + data, text)
+            self.sections[-1] = (identifier, title + data, text)
         else:
             text.append(data)
 
@@ -168,9 +168,9 @@ def entries(address: str, html: str, tags: Sequence[str]) -> Iterator[list[Any]]
     parser = Sections()
     # Parsing a page takes as long as rendering it, so it ends at the title if nothing else is kept.
     parser.feed(html if characters or kind.sections else html[: html.find("</h1>") + len("</h1>")])
-    first = parser.found[0][1].strip() if parser.found else ""
+    first = parser.sections[0][1].strip() if parser.sections else ""
     page: list[str] = []
-    for identifier, title, text in parser.found:
+    for identifier, title, text in parser.sections:
         words = one_line("".join(text))
         if kind.sections and identifier and title.strip() != first:
             place = f"{address}#{identifier}"
@@ -180,9 +180,9 @@ def entries(address: str, html: str, tags: Sequence[str]) -> Iterator[list[Any]]
     yield [address, first, kind.name, " ".join(page)[:characters], " ".join((*tags, TAGS.get(address, ""))).strip()]
 
 
-def write_index(found: Sequence[Sequence[Any]], names: Mapping[str, str]) -> str:
+def write_index(index_entries: Sequence[Sequence[Any]], names: Mapping[str, str]) -> str:
     """Return the index: entries, and for each kind its name in the language and its weight."""
     kinds = {kind.name: [names.get(kind.name, kind.name), kind.weight] for kind in KINDS.values()}
     return json.dumps(
-        {"kinds": kinds, "synonyms": SYNONYMS, "entries": found}, ensure_ascii=False, separators=(",", ":")
+        {"kinds": kinds, "synonyms": SYNONYMS, "entries": index_entries}, ensure_ascii=False, separators=(",", ":")
     )

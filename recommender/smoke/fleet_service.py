@@ -101,8 +101,8 @@ def port_option(words: list[str], where: str) -> int:
     return parse_port(following[0] if following else "", f"{where}: a server's --server-port")
 
 
-def parse_port(text: str, what: str) -> int:
+def parse_port(text: str, where: str) -> int:
     """Return a port number; raise RequestError if it is none."""
     if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65536:
-        raise RequestError(f"{what} is {text[:40]!r}; use a port from 1 to 65535, or render it again")
+        raise RequestError(f"{where} is {text[:40]!r}; use a port from 1 to 65535, or render it again")
     return int(text)

@@ -17,12 +17,12 @@ from recommender.smoke.session import Session
 GRACE_S = 10.0
 
 
-def run(request: RunRequest, say: Say, made: Callable[..., Session] | None = None) -> RunResult:
+def run(request: RunRequest, say: Say, make_session: Callable[..., Session] | None = None) -> RunResult:
     """Run an artefact; the result holds any failure, and no process is left behind.
 
-    ``made`` replaces the session that checks the answers and drives the loads.
+    ``make_session`` replaces the session that checks the answers and drives the loads.
     """
-    start = made or {"bash": Session, "python": OfflineSession}.get(request.artefact.kind, FleetSession)
+    start = make_session or {"bash": Session, "python": OfflineSession}.get(request.artefact.kind, FleetSession)
     cards = Gpus(request.recommendation.config.cards, request.variables)
     result = RunResult(cards.host(), cards.used())
     host.leave_cores(request.pin)

@@ -227,13 +227,13 @@ TOOLS: Mapping[str, type[ToolArguments]] = {
 }
 
 
-def call(name: str, given: Mapping[str, Any]) -> tuple[str, bool]:
+def call(name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
     """Return a tool's answer, and whether it is an error's message, which is one line."""
     if name not in TOOLS:
         return f"unknown tool {shorten(name)}{did_you_mean(name, TOOLS)}", True
     tool = TOOLS[name]
     try:
-        text = "\n".join(tool.model_validate(given).answer()).rstrip("\n") + "\n"
+        text = "\n".join(tool.model_validate(arguments).answer()).rstrip("\n") + "\n"
         return text.encode("utf-8", "backslashreplace").decode("utf-8"), False
     except ValidationError as error:
         wrong: dict[tuple[str, str], list[str]] = {}
@@ -255,20 +255,20 @@ def call(name: str, given: Mapping[str, Any]) -> tuple[str, bool]:
         return one_line(f"internal error: {type(error).__name__}: {error}; please report it"), True
 
 
-def _reasons(found: Recommendation) -> Iterator[str]:
+def _reasons(recommendation: Recommendation) -> Iterator[str]:
     """Yield each setting with its reason and sources, then runs and pages near the prediction."""
     from recommender.common.terminal import wrap
     from recommender.render.summary import cite
 
     yield from ("", "SETTINGS")
-    for option in found.explanations:
+    for option in recommendation.explanations:
         if option.emitted:
             value = "" if option.switch else f" {option.value}"
             yield from wrap(f"{option.name}{value}: {option.reason}", "  ", "    ")
             yield f"    [{cite(option.sources, option.caveat)}]"
-    near = [f"evidence {run.run} ({run.gpu})" for run in found.similar_runs]
+    near = [f"evidence {run.run} ({run.gpu})" for run in recommendation.similar_runs]
     yield from ("", "NEAREST RUNS")
-    yield from wrap(", ".join([*near, *(page.url for page in found.published)]) or "none", "  ", "  ")
+    yield from wrap(", ".join([*near, *(page.url for page in recommendation.published)]) or "none", "  ", "  ")
 
 
 def _wrong(tool: type[ToolArguments], error: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -286,8 +286,8 @@ def _wrong(tool: type[ToolArguments], error: Mapping[str, Any]) -> tuple[str, st
     return f"{name} ({where[0]}): " if where else f"{name}: ", what, given
 
 
-def _argument(tool: type[ToolArguments], found: re.Match[str]) -> str:
+def _argument(tool: type[ToolArguments], match: re.Match[str]) -> str:
     """Return the tool's argument for an option in a message; the option itself where there is none."""
-    name = found[1].replace("-", "_")
+    name = match[1].replace("-", "_")
     name = {"load": "concurrency"}.get(name, name)
-    return name if name in tool.model_fields else found[0]
+    return name if name in tool.model_fields else match[0]

@@ -53,13 +53,13 @@ class AlternatingSimulation(Simulation):
         if self.cut:
             return False
         request = self.waiting[0].request
-        if self.waiting[0].left < request.new_tokens:  # begun, and who runs had a pass
+        if self.waiting[0].tokens_left < request.new_tokens:  # begun, and who runs had a pass
             return True
         if not self.has_blocks(request):
             return False
         if self.decoded >= self.server.rounds or len(self.running) < HALF * self.server.batch:
             return True
-        return sum(each.left for each in self.waiting) >= self.server.budget
+        return sum(each.tokens_left for each in self.waiting) >= self.server.budget
 
     def _prefill_pass(self) -> Passes:
         """Return a pass of whole prompts, or of a part of the first."""
@@ -67,18 +67,18 @@ class AlternatingSimulation(Simulation):
         ended: list[tuple[int, float]] = []
         while self.waiting:
             first = self.waiting[0]
-            request, whole = first.request, first.left == first.request.new_tokens
-            if ended and first.left > left:
+            request, whole = first.request, first.tokens_left == first.request.new_tokens
+            if ended and first.tokens_left > left:
                 break
             if whole:
                 if not self.has_blocks(request):
                     break
-                self.held += request.blocks
-            tokens = min(left, first.left)
+                self.held_blocks += request.blocks
+            tokens = min(left, first.tokens_left)
             spent += request.prefill * tokens / request.new_tokens
             left -= tokens
-            first.left -= tokens
-            if first.left:
+            first.tokens_left -= tokens
+            if first.tokens_left:
                 self.cut = True
                 break
             self.waiting.popleft()

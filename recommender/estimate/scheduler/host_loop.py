@@ -41,11 +41,11 @@ class Incoming(NamedTuple, Generic[R]):
     turns: int
 
 
-def _delay(each: Incoming[R], now: float, written: float) -> Incoming[R]:
+def _delay(waiting: Incoming[R], now: float, written: float) -> Incoming[R]:
     """Let a request wait for what is written after a pass."""
-    if not each.turns:
-        return each
-    ready, number, sent, request, turns = each
+    if not waiting.turns:
+        return waiting
+    ready, number, sent, request, turns = waiting
     return Incoming(ready + written - (sent if sent > now else now), number, sent, request, turns - 1)
 
 
@@ -155,14 +155,14 @@ class HostLoop(Generic[R]):
         while self.later and self.later[0][0] <= until:
             heapq.heappush(self.incoming, heapq.heappop(self.later)[2])
 
-    def take(self, known: float) -> Incoming[R] | None:
+    def take(self, until: float) -> Incoming[R] | None:
         """Return the next request that is ready by a time."""
-        self._prepare(known)
-        if self.later and self.later[0][0] <= known:
-            self._receive(known)
+        self._prepare(until)
+        if self.later and self.later[0][0] <= until:
+            self._receive(until)
         if self.ready:
-            return self.ready.popleft() if self.ready[0].ready <= known else None
-        return heapq.heappop(self.incoming) if self.incoming and self.incoming[0].ready <= known else None
+            return self.ready.popleft() if self.ready[0].ready <= until else None
+        return heapq.heappop(self.incoming) if self.incoming and self.incoming[0].ready <= until else None
 
     def next_ready(self) -> float:
         """Return when the next request is ready, if the loop has nothing to write until then; inf without one."""

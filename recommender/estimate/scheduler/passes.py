@@ -80,11 +80,11 @@ class SimulatedServer:
 
 @dataclass(slots=True)
 class Waiting:
-    """A request in the engine's queue, and the tokens of its prompt that are ``left``."""
+    """A request in the engine's queue, and how many tokens of its prompt are left."""
 
     number: int
     sent: float
-    left: int
+    tokens_left: int
     request: SimulatedRequest
 
 
@@ -122,17 +122,17 @@ class Simulation:
     on_done: Callable[[float, int], None]
     waiting: deque[Waiting] = field(default_factory=deque)
     running: list[tuple[int, int, float, float]] = field(default_factory=list)
-    asked: dict[int, SimulatedRequest] = field(default_factory=dict)
+    requests: dict[int, SimulatedRequest] = field(default_factory=dict)
     answers: dict[int, SimulatedAnswer] = field(default_factory=dict)
     rows: float = 0.0
-    held: int = 0
+    held_blocks: int = 0
     passes: int = 0
     steps: int = 0
     freed: deque[int] = field(default_factory=deque)
     host: HostLoop[SimulatedRequest] = field(init=False)
     more: bool = False
     now: float = 0.0
-    known: float = 0.0
+    known_until: float = 0.0
     count: int = 0
     step: float = 0.0
     steps_ms: dict[int, float] = field(default_factory=dict)
@@ -143,33 +143,33 @@ class Simulation:
 
     def send(self, at: float, number: int, request: SimulatedRequest) -> bool:
         """Queue a request; calls come in the order of time. Return whether it may change the chosen passes."""
-        return self.host.send(at, number, request, request.prepare) <= self.known or self.count != 1
+        return self.host.send(at, number, request, request.prepare) <= self.known_until or self.count != 1
 
-    def answer(self, wanted: range) -> Sequence[SimulatedAnswer]:
-        """Work until the wanted requests are answered, and return their answers."""
-        missing = len(wanted)
+    def answer(self, numbers: range) -> Sequence[SimulatedAnswer]:
+        """Work until the requests of these numbers are answered, and return their answers."""
+        missing = len(numbers)
         while missing:
             self.decide()
-            missing -= self.work(wanted)
-        return [self.answers[number] for number in wanted]
+            missing -= self.work(numbers)
+        return [self.answers[number] for number in numbers]
 
     def decide(self) -> float:
         """Choose the next passes; return when what they hold is decided, inf without requests.
 
         A request that comes before that may be in them: after sending it, decide again.
         """
-        self._join(self.known)
+        self._join(self.known_until)
         if not self.running and not self.waiting:
             self.count = 0
             return self.host.next_ready()
         self.step = self.step_ms()
         self.count = self.count_alike()
-        return self.now + (self.count - 2) * self.step if self.count > 1 else self.known
+        return self.now + (self.count - 2) * self.step if self.count > 1 else self.known_until
 
-    def work(self, wanted: range = range(0)) -> int:
-        """Work the chosen passes; return how many of the wanted requests they answer."""
+    def work(self, numbers: range = range(0)) -> int:
+        """Work the chosen passes; return how many of the requests of these numbers they answer."""
         if not self.count:
-            self.now = self.known = max(self.host.next_ready(), self.now)
+            self.now = self.known_until = max(self.host.next_ready(), self.now)
             return 0
         began = self.now
         repeats, length, steps, streams, firsts = self.next_passes()
@@ -178,12 +178,12 @@ class Simulation:
         self.steps += steps
         written = self._write(began, length, streams) if self.server.chunk else self.now
         for number, sent in firsts:
-            request = self.asked[number]
+            request = self.requests[number]
             heapq.heappush(self.running, (self.steps + request.output - 1, number, sent, written))
             self.rows += request.row
         ending = not self.running or self.running[0][0] <= self.steps
-        answered = self._finish(written, wanted) if ending else 0
-        self.known = started if self.running or self.waiting else self.now
+        answered = self._finish(written, numbers) if ending else 0
+        self.known_until = started if self.running or self.waiting else self.now
         return answered
 
     def _write(self, began: float, length: float, streams: int) -> float:
@@ -216,7 +216,7 @@ class Simulation:
             self.steps_ms[running] = self.server.times.step(running)
         return self.steps_ms[running] + self.rows
 
-    def _join(self, known: float) -> None:
+    def _join(self, until: float) -> None:
         """Take what is prepared by a time into the engine's queue, as far as the batch has room."""
         freed, host = self.freed, self.host
         while freed and freed[0] <= self.passes - SLOT_PASSES:
@@ -224,9 +224,9 @@ class Simulation:
         if not (host.incoming or host.later or host.ready or host.unprepared):
             return
         room = self.server.batch - len(self.running) - len(self.waiting) - len(freed)
-        while room > 0 and (taken := host.take(known)):
+        while room > 0 and (taken := host.take(until)):
             _, number, sent, request, _ = taken
-            self.asked[number] = request
+            self.requests[number] = request
             self.waiting.append(Waiting(number, sent, request.new_tokens, request))
             room -= 1
 
@@ -245,32 +245,32 @@ class Simulation:
             if request.context > contexts and contexts < self.server.contexts:  # one alone always fits
                 break
             contexts -= request.context
-            whole = first.left == request.new_tokens
+            whole = first.tokens_left == request.new_tokens
             if whole:
                 if not self.has_blocks(request):
                     break
-                self.held += request.blocks
-            tokens = left if left < first.left else first.left
+                self.held_blocks += request.blocks
+            tokens = left if left < first.tokens_left else first.tokens_left
             spent += request.prefill * tokens / request.new_tokens
             if not whole:
                 spent += request.encoded_again + (0.0 if self.running else self.server.pass_base)
             left -= tokens
-            first.left -= tokens * passes
-            if first.left:
+            first.tokens_left -= tokens * passes
+            if first.tokens_left:
                 break
             waiting.popleft()
             ended.append((first.number, first.sent))
         return spent, ended
 
     def has_blocks(self, request: SimulatedRequest) -> bool:  # one alone always gets them
-        limit, held = self.server.kv_tokens, self.held
+        limit, held = self.server.kv_tokens, self.held_blocks
         return not (limit and held and held + request.blocks > limit)
 
     def count_alike(self) -> int:
         """Return how many passes hold the same: until a request ends, one comes in, or a prompt has its last pass."""
         ends = self.running[0][0] - self.steps if self.running else math.inf
         if self.waiting:
-            left, request = self.waiting[0].left, self.waiting[0].request
+            left, request = self.waiting[0].tokens_left, self.waiting[0].request
             if left < request.new_tokens:  # begun: it fills the passes alone, but writing delays who comes
                 delays = self.host.quiet_until(self.now, True) < math.inf or (self.more and self.server.chunk)
                 if self.running and delays:
@@ -287,16 +287,16 @@ class Simulation:
         quiet = quiet if quiet < most else most
         return int(quiet) if quiet > 1 else 1
 
-    def _finish(self, now: float, wanted: range) -> int:
-        """End the requests whose last token a pass brought; return how many of them are wanted."""
+    def _finish(self, now: float, numbers: range) -> int:
+        """End the requests whose last token a pass brought; return how many have one of these numbers."""
         counted, running = 0, self.running
         while running and running[0][0] <= self.steps:
             _, number, sent, first = heapq.heappop(running)
-            request = self.asked.pop(number)
+            request = self.requests.pop(number)
             self.rows -= request.row
-            self.held -= request.blocks
+            self.held_blocks -= request.blocks
             self.answers[number] = SimulatedAnswer(sent, first, now, request.output)
-            counted += number in wanted
+            counted += number in numbers
             self.freed.append(self.passes)
             self.on_done(now, number)
         if not running:

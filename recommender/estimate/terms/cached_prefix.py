@@ -51,19 +51,19 @@ def shared_row_ms(resolved: ResolvedRequest, config: Configuration, times: Servi
 
 
 def cached_tokens(
-    resolved: ResolvedRequest, config: Configuration, asked: tuple[int, int, int], context: int, kept: float
+    resolved: ResolvedRequest, config: Configuration, lengths: tuple[int, int, int], context: int, kept_share: float
 ) -> int:
     """Return the tokens of a prompt that the prefix cache holds: whole blocks, and never the last token.
 
-    ``asked`` are prompt, answer and turn. A prefix that all requests share is always in use, so it stays; of a
+    ``lengths`` are prompt, answer and turn. A prefix that all requests share is always in use, so it stays; of a
     conversation's history a share stays where the cache does not hold all conversations in flight.
     """
     if not config.prefix_caching:
         return 0
-    prompt, output, turn = asked
+    prompt, output, turn = lengths
     history = resolved.prompt_in_turn(prompt, output, turn - 1) + output if turn else 0
     history = max(history, int(resolved.request.repeated_share * context))
     if resolved.max_context and history + prompt - resolved.prefix_tokens + output > resolved.max_context:
         history = 0  # a prompt that was cut at its beginning has another text there
-    shared = resolved.prefix_tokens + kept * max(history - resolved.prefix_tokens, 0)
+    shared = resolved.prefix_tokens + kept_share * max(history - resolved.prefix_tokens, 0)
     return int(max(min(shared, context - 1), 0)) // config.block_len * config.block_len

@@ -58,12 +58,12 @@ def _scope(file: str, where: str, comparison: records.ComparedRuns) -> Iterator[
             yield Problem(file, f"{where}.where[{number}]", what, f"use {', '.join(sorted(LOADS))}")
 
 
-def _loads(file: str, where: str, verdict: str, found: claim_measurements.MeasuredComparison) -> Iterator[Problem]:
-    if not any(load.counts for load in found.loads):
+def _loads(file: str, where: str, verdict: str, comparison: claim_measurements.MeasuredComparison) -> Iterator[Problem]:
+    if not any(load.counts for load in comparison.loads):
         yield Problem(file, where, "no load of both sides is in its scope", "compare runs of the same loads")
-    for load in claim_measurements.against(verdict, found):
+    for load in claim_measurements.against(verdict, comparison):
         place = f"{load.pressure} x {load.requests}"
-        what = f"{verdict}, but at {place} {found.figure} is {load.found} (x{load.ratio:.2f})"
+        what = f"{verdict}, but at {place} {comparison.figure} is {load.outcome} (x{load.ratio:.2f})"
         yield Problem(file, where, what, "let the verdict be depends, or narrow where")
 
 

@@ -66,8 +66,8 @@ def references(knowledge: KnowledgeFolder) -> Iterator[Problem]:
                     yield _dangling(file, field, kind, name, measured)
 
 
-def _dangling(file: str, where: str, kind: str, name: str, known: Iterable[str]) -> Problem:
-    near = did_you_mean(name, sorted(known)).lstrip(": ")
+def _dangling(file: str, where: str, kind: str, name: str, ids: Iterable[str]) -> Problem:
+    near = did_you_mean(name, sorted(ids)).lstrip(": ")
     return Problem(file, where, f"there is no {kind} {name!r}", f"fix the id or add the record; {near}")
 
 

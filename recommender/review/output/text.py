@@ -166,8 +166,8 @@ def _named(case: Case) -> Iterator[tuple[str, str]]:
     pinned = release_of(case.script, case.launch) if case.release_known else None
     if pinned and covered(case.resolved.store, pinned.release) == case.resolved.release.id:
         where = f"{pinned.file} beside it" if pinned.file else ""
-        if pinned.asked:
-            yield case.resolved.release.id, f"the newest that {pinned.asked}{where and f' in {where}'} allows"
+        if pinned.requirement:
+            yield case.resolved.release.id, f"the newest that {pinned.requirement}{where and f' in {where}'} allows"
         elif where:
             yield case.resolved.release.id, f"as {where} says"
 

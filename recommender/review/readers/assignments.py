@@ -27,21 +27,21 @@ def beside_values(page: SourceText, name: str, start: int, end: int) -> dict[str
     return {name: Word(text, None if "$" in text else text, place, variable=name) for name, text in pairs}
 
 
-def value_of(page: SourceText, match: re.Match[str], start: int, just: bool, made: Mapping[str, Word]) -> Word:
+def value_of(page: SourceText, match: re.Match[str], start: int, just: bool, variables: Mapping[str, Word]) -> Word:
     """Return the value of an assignment, with the variables that the lines before it set."""
     text, at = match["value"].strip(), start + match.start("value")
     if just:  # an expression: only a text, or the default of an environment variable, is known
         given = JUST_VALUE.fullmatch(text)
         return word_of(page, given["value"], at + given.start("value")) if given else word_of(page, "$", at)
-    before = made.get(match["name"]) if match["more"] else None
+    before = variables.get(match["name"]) if match["more"] else None
     names = MADE.findall(text)
     if before is None and not names:
         return word_of(page, text, at)
     word = page.word(Field((Piece(None),), at, at + len(text), match["name"]))
-    known = [made[name].value if name in made else None for name in names]
+    known = [variables[name].value if name in variables else None for name in names]
     if None in known or "$" in MADE.sub("", text) or (before is not None and before.value is None):
         return word
-    added = MADE.sub(lambda macro: made[macro[1]].value or "", text)
+    added = MADE.sub(lambda macro: variables[macro[1]].value or "", text)
     return word._replace(value=f"{before.value} {added}" if before is not None else added)
 
 

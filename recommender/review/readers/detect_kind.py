@@ -117,24 +117,24 @@ def _with_embedded(script: Script) -> Script:
     return script
 
 
-def _of_commands(script: Script, found: Script, start: int, end: int) -> Iterator[ReadProblem]:
+def _of_commands(script: Script, embedded: Script, start: int, end: int) -> Iterator[ReadProblem]:
     """Yield the problems of an embedded file; of a document's block only those at its commands.
 
     A guide also shows output, sessions of a debugger and templates, which no shell would take.
     """
-    if script.kind != "markdown" or kind_of(found.path, "") not in ("bash", "python"):
-        yield from found.problems
+    if script.kind != "markdown" or kind_of(embedded.path, "") not in ("bash", "python"):
+        yield from embedded.problems
         return
-    starts = mentions.LAUNCH if found.kind != "python" else PYTHON
+    starts = mentions.LAUNCH if embedded.kind != "python" else PYTHON
     places = [match.span() for match in starts.finditer(script.text, start, end)]
-    places += [(each.place.start, each.place.end) for each in (*found.launches, *found.tools)]
+    places += [(each.place.start, each.place.end) for each in (*embedded.launches, *embedded.tools)]
     if places:
         first, last = min(places)[0], max(end for _, end in places)
         first, last = script.text.rfind("\n", 0, first) + 1, script.text.find("\n", last)
-        last = end if last < 0 or found.kind == "python" else last
-        first = start if found.kind == "python" else first
+        last = end if last < 0 or embedded.kind == "python" else last
+        first = start if embedded.kind == "python" else first
         seen: set[str] = set()
-        for each in found.problems:
+        for each in embedded.problems:
             if first <= each.place.start <= last and each.message not in seen:
                 seen.add(each.message)
                 yield each

@@ -152,8 +152,8 @@ def _instructions(code: str, page: SourceText, comments: list[Comment]) -> Itera
         at = end
 
 
-def _variables(page: SourceText, part: Mapped, known: dict[str, Word]) -> dict[str, Word]:
-    """Return what ``ENV A=b C=d`` sets, and the old ``ENV A b``; ``known`` is what was set before."""
+def _variables(page: SourceText, part: Mapped, earlier: dict[str, Word]) -> dict[str, Word]:
+    """Return what ``ENV A=b C=d`` sets, and the old ``ENV A b``; ``earlier`` is what was set before."""
     found: dict[str, Word] = {}
     pairs = list(PAIR.finditer(part.code))
     if not pairs or not PAIR.match(part.code.lstrip()):
@@ -167,7 +167,7 @@ def _variables(page: SourceText, part: Mapped, known: dict[str, Word]) -> dict[s
         inner = part.span(match.start(2) + quoted, match.end(2) - quoted)
         text = raw[1:-1] if quoted else raw
         field = Field((Piece(text, *inner),), *part.span(*match.span(2)), quoted=quoted)
-        found[match[1]] = page.word(expand(field, COMPOSE, known))
+        found[match[1]] = page.word(expand(field, COMPOSE, earlier))
     return found
 
 

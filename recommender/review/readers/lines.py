@@ -154,10 +154,10 @@ def _plain(text: Mapped) -> Mapped:
     return text.replaced((*match.span(), f"${{{name}}}" if name else "") for match, name in named)
 
 
-def _filled(code: str, start: int, end: int, made: Mapping[str, Word]) -> Iterator[tuple[int, int, str]]:
+def _filled(code: str, start: int, end: int, variables: Mapping[str, Word]) -> Iterator[tuple[int, int, str]]:
     """Yield the variables of a justfile in a recipe that is a program, with their values."""
     for match in MACRO.finditer(code, start, end):
-        value = made[match["just"]].value if match["just"] in made else None
+        value = variables[match["just"]].value if match["just"] in variables else None
         if value is not None:
             yield *match.span(), value
 

@@ -50,10 +50,10 @@ class _Branch(NamedTuple):
 class Makefile:
     """The variables of a Makefile as far as its lines were read."""
 
-    def __init__(self, run: Run, made: dict[str, Word]) -> None:
-        """``made``: the variables, which the lines change."""
+    def __init__(self, run: Run, variables: dict[str, Word]) -> None:
+        """``variables``: the variables, which the lines change."""
         self.run = run
-        self.made = made
+        self.variables = variables
         self.branches: list[_Branch] = []
         self.own: dict[str, dict[str, Word]] = {}
         self.targets: list[dict[str, Word]] = []
@@ -61,13 +61,13 @@ class Makefile:
         self.left = MOST_LINES
         for text in DEFINED.finditer(run.page.text):
             value = text["value"].replace("\\\n", "  ").rstrip("\n")
-            made[text["name"]] = word_of(run.page, value, text.start("value"))
+            variables[text["name"]] = word_of(run.page, value, text.start("value"))
 
     def takes(self, line: str, start: int, end: int) -> bool:
         """Take a line that is neither an assignment nor a command; return whether it is none."""
         if self.left and (included := INCLUDED.fullmatch(line)):
             self.left -= 1
-            self.made |= beside_values(self.run.page, included["name"], start, end)
+            self.variables |= beside_values(self.run.page, included["name"], start, end)
         elif self.left and (condition := CONDITION.fullmatch(line)):
             self.left -= 1
             self._branch(condition)
@@ -77,7 +77,7 @@ class Makefile:
         elif given := SPECIFIC.fullmatch(line):
             for name in given["targets"].split():
                 own = self.own.setdefault(name, {})
-                own[given["name"]] = value_of(self.run.page, given, start, False, self.made | own)
+                own[given["name"]] = value_of(self.run.page, given, start, False, self.variables | own)
         else:
             return False
         return True
@@ -92,21 +92,21 @@ class Makefile:
         last = self.branches.pop() if (line["end"] or line["other"]) and self.branches else None
         if line["end"] or len(self.branches) >= MOST_BRANCHES:
             return
-        holds = _holds(line, self.made) if line["kind"] else True
+        holds = _holds(line, self.variables) if line["kind"] else True
         taken = last is not None and (last.taken or last.holds is True)
-        before = dict(self.made)
+        before = dict(self.variables)
         if last is not None and last.skipped and not taken:
             before = last.before
             if holds is not False:
-                self.made.clear()
-                self.made.update(before)
+                self.variables.clear()
+                self.variables.update(before)
         self.branches.append(_Branch(holds, taken, before))
 
 
-def _holds(line: re.Match[str], made: Mapping[str, Word]) -> bool | None:
+def _holds(line: re.Match[str], variables: Mapping[str, Word]) -> bool | None:
     """Return whether a condition of make holds without a caller's variables; None if unknown."""
     name = line["name"] or line["left"]
-    value = made[name].value if name in made else ""
+    value = variables[name].value if name in variables else ""
     if not name or value is None:
         return None
     equal = value != "" if line["name"] else value == line["right"].strip()

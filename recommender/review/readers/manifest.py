@@ -135,6 +135,6 @@ def _program(text: str, started: ContainerCommand) -> Iterator[Embedded]:
         yield Embedded("command.py", first, words[at + 1].end, (), started.container)
 
 
-def _own(environment: Mapping[str, Word], given: Mapping[str, Word]) -> dict[str, Word]:
+def _own(environment: Mapping[str, Word], outer: Mapping[str, Word]) -> dict[str, Word]:
     """Return the variables that a command sets itself."""
-    return {name: word for name, word in environment.items() if name not in given or word.place != given[name].place}
+    return {name: word for name, word in environment.items() if name not in outer or word.place != outer[name].place}

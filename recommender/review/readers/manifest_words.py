@@ -33,20 +33,20 @@ def default_of(expression: str) -> str | None:
     return (match["piped"] or match["first"]).strip("\"'") if match else None
 
 
-def variables(page: SourceText, node: Node | None, known: dict[str, Word] | None = None) -> dict[str, Word]:
-    """Return a service's ``environment``, a map or a list; ``known`` are the variables that compose expands."""
+def variables(page: SourceText, node: Node | None, values: dict[str, Word] | None = None) -> dict[str, Word]:
+    """Return a service's ``environment``, a map or a list; ``values`` are the variables that compose expands."""
     environment: dict[str, Word] = {}
     layers = reversed(list(node.layers())) if node else ()
     for key, value in (pair for layer in layers for pair in layer.pairs):
-        variable = one_word(page, value, COMPOSE, known)
+        variable = one_word(page, value, COMPOSE, values)
         if variable is not None and key.value not in (None, "<<"):
             environment[key.text] = variable
     for item in node.items if node else ():
         if item.kind == "map":  # of ECS and Azure: - name: A, value: b
-            name, given = item.get("name"), one_word(page, item.get("value"), COMPOSE, known)
+            name, given = item.get("name"), one_word(page, item.get("value"), COMPOSE, values)
             environment |= {name.text: given} if name is not None and name.text and given is not None else {}
             continue
-        field = expand(word(page.text, item), COMPOSE, known or {})
+        field = expand(word(page.text, item), COMPOSE, values or {})
         assigned = ASSIGNED.match(field.known)
         if assigned:
             environment[assigned[1]] = page.word(field.after(assigned.end(), page.text))
@@ -54,16 +54,16 @@ def variables(page: SourceText, node: Node | None, known: dict[str, Word] | None
 
 
 def one_word(
-    page: SourceText, node: Node | None, pattern: re.Pattern[str] | None = None, known: dict[str, Word] | None = None
+    page: SourceText, node: Node | None, pattern: re.Pattern[str] | None = None, values: dict[str, Word] | None = None
 ) -> Word | None:
     """Return a scalar as rules see it; None if it is missing."""
     if node is None or node.kind != "scalar":
         return None
     field = word(page.text, node)
-    return page.word(expand(field, pattern, known or {}) if pattern else field)
+    return page.word(expand(field, pattern, values or {}) if pattern else field)
 
 
-def words(page: SourceText, node: Node | None, pattern: re.Pattern[str], known: dict[str, Word]) -> list[Field]:
+def words(page: SourceText, node: Node | None, pattern: re.Pattern[str], values: dict[str, Word]) -> list[Field]:
     """Return a list of words; each may contain a script with known places."""
     if node is None:
         return []
@@ -75,10 +75,10 @@ def words(page: SourceText, node: Node | None, pattern: re.Pattern[str], known: 
         if item.kind != "scalar":
             continue
         text = map_scalar(page.text, item)
-        named = (match for match in CLUSTER.finditer(text.code) if pattern is CLUSTER and match["name"] in known)
-        text = expressions(text, known) if pattern is MACRO else text
+        named = (match for match in CLUSTER.finditer(text.code) if pattern is CLUSTER and match["name"] in values)
+        text = expressions(text, values) if pattern is MACRO else text
         inner = unescape(text.replaced((*match.span(), f"${{{match['name']}}}") for match in named))
-        field = replace(expand(word(page.text, item), pattern, known), inner=(inner, 0, len(inner.code), False))
+        field = replace(expand(word(page.text, item), pattern, values), inner=(inner, 0, len(inner.code), False))
         fields.append(field)
     return fields
 
@@ -97,7 +97,7 @@ def unescape(text: Mapped) -> Mapped:
     return text.without(gone) if gone else text
 
 
-def expand(field: Field, pattern: re.Pattern[str], known: dict[str, Word]) -> Field:
+def expand(field: Field, pattern: re.Pattern[str], values: dict[str, Word]) -> Field:
     """Replace a word's variables whose values the file contains."""
     if not any("$" in (piece.text or "") or "{{" in (piece.text or "") for piece in field.pieces):
         return field
@@ -107,7 +107,7 @@ def expand(field: Field, pattern: re.Pattern[str], known: dict[str, Word]) -> Fi
         text, at = piece.text or "", 0
         for match in pattern.finditer(text):
             pieces.append(piece.cut(at, match.start()))
-            pieces.append(_replace_variable(piece, match, known))
+            pieces.append(_replace_variable(piece, match, values))
             at = match.end()
             groups = match.groupdict()
             name = groups.get("braced") or groups.get("name") or ""
@@ -117,12 +117,12 @@ def expand(field: Field, pattern: re.Pattern[str], known: dict[str, Word]) -> Fi
     return replace(field, pieces=(Piece(None),) if kept is None else tuple(kept), variable=variable)
 
 
-def _replace_variable(piece: Piece, match: re.Match[str], known: dict[str, Word]) -> Piece:
+def _replace_variable(piece: Piece, match: re.Match[str], values: dict[str, Word]) -> Piece:
     groups = match.groupdict()
     if groups.get("dollar"):
         return piece.cut(match.start(), match.start() + 1)
     name = groups.get("braced") or groups.get("name") or ""
-    given = known.get(name)
+    given = values.get(name)
     if given is None and groups.get("sign") in (":-", "-") and groups.get("rest"):
         return piece.cut(match.start("rest"), match.end("rest"))
     if given is None and (default := default_of(match[0])):
@@ -133,12 +133,12 @@ def _replace_variable(piece: Piece, match: re.Match[str], known: dict[str, Word]
     return Piece(given.value if given is not None else None)
 
 
-def expressions(text: Mapped, known: Mapping[str, Word]) -> Mapped:
+def expressions(text: Mapped, values: Mapping[str, Word]) -> Mapped:
     """Replace expressions of the tool by variables of the shell, at their places."""
     return text.replaced(
-        (*match.span(), (match["name"] not in known and default_of(match[0])) or f"${{{match['name']}}}")
+        (*match.span(), (match["name"] not in values and default_of(match[0])) or f"${{{match['name']}}}")
         for match in MACRO.finditer(text.code)
-        if match["name"] in known or not match[0].startswith("$(")  # a command substitution
+        if match["name"] in values or not match[0].startswith("$(")  # a command substitution
     )
 
 

@@ -48,8 +48,8 @@ def _of_github(page: SourceText, matrix: Node) -> list[Combination]:
     return [absent | each for each in (*found, *included)]
 
 
-def _agree(some: Combination, each: Combination, names: Collection[str]) -> bool:
-    return all(name in each and some[name].value == each[name].value for name in names)
+def _agree(combination: Combination, other: Combination, names: Collection[str]) -> bool:
+    return all(name in other and combination[name].value == other[name].value for name in names)
 
 
 def _product(page: SourceText, axes: Node) -> list[Combination]:

@@ -289,12 +289,12 @@ class _StepReader:
         run.elsewhere = True
 
 
-def _published(page: SourceText, node: Node, known: Mapping[str, Word]) -> Iterator[Word]:
+def _published(page: SourceText, node: Node, values: Mapping[str, Word]) -> Iterator[Word]:
     """Yield the ports that a container of Ansible, or of Terraform, publishes."""
     listed = node.get("published_ports")
     for item in listed.items if listed else ():
         word = one_word(page, item)
-        yield _literal(page, word, known) if word is not None else Word("", None, page.place(item.start, item.end))
+        yield _literal(page, word, values) if word is not None else Word("", None, page.place(item.start, item.end))
     yield from _opened(page, node)
 
 
@@ -335,13 +335,13 @@ def _of_task(node: Node, name: str) -> Node | None:
     return node.get(name) or node.get(name[0].upper() + name[1:])
 
 
-def _literal(page: SourceText, word: Word, known: Mapping[str, Word] = NOTHING) -> Word:
+def _literal(page: SourceText, word: Word, values: Mapping[str, Word] = NOTHING) -> Word:
     """Return a variable; one whose value is an expression of the tool is unknown, unless its variables are known."""
-    if (match := MACRO.fullmatch(word.value or "")) is not None and (given := known.get(match["name"])) is not None:
+    if (match := MACRO.fullmatch(word.value or "")) is not None and (given := values.get(match["name"])) is not None:
         return given
-    if word.value and known:
+    if word.value and values:
         text = MACRO.sub(
-            lambda sign: (known[sign["name"]].value if sign["name"] in known else None) or sign[0], word.value
+            lambda sign: (values[sign["name"]].value if sign["name"] in values else None) or sign[0], word.value
         )
         word = word if text == word.value else word._replace(value=text, written=None)
     if (default := default_of(word.value or "")) is not None:

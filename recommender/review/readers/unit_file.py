@@ -64,7 +64,7 @@ class Unit:
 
     run: Run
     sheet: UnitSheet
-    known: Mapping[str, str]
+    specifiers: Mapping[str, str]
     environment: dict[str, UnitVariable] = field(default_factory=dict)
     complete: bool = False
     uses: set[Use] = field(default_factory=set)
@@ -164,7 +164,7 @@ def _is_positive(span: str) -> bool:
 
 def _commands(unit: Unit) -> Iterator[UnitCommand]:
     """Yield the ExecStart= commands; an empty one resets those before it."""
-    variables = UnitVariables(unit.page, unit.sheet, unit.known, unit.run.spend)
+    variables = UnitVariables(unit.page, unit.sheet, unit.specifiers, unit.run.spend)
     unit.environment, unit.complete = variables.gather(), variables.complete
     for setting in [*unit.sheet.in_effect("ExecStart"), *unit.sheet.in_effect("Exec")][:MOST_COMMANDS]:
         try:
@@ -196,7 +196,7 @@ def _command(unit: Unit, value: Mapped, first: UnitItem, arguments: list[UnitIte
     """Return one command; None if it has no program."""
     code = first.text.code
     count = len(code) - len(code.lstrip(PREFIXES))
-    signs, whole = code[:count], replace_specifiers(Mapped(code[count:], first.text.at[count:]), unit.known)
+    signs, whole = code[:count], replace_specifiers(Mapped(code[count:], first.text.at[count:]), unit.specifiers)
     if not whole.code:
         return None
     _check_program(unit, value, first, whole.code)
@@ -229,7 +229,7 @@ def _check_program(unit: Unit, value: Mapped, first: UnitItem, code: str) -> Non
 
 def _fields(unit: Unit, value: Mapped, item: UnitItem, expand: bool) -> list[Field]:
     """Return a word's fields; a lone variable without braces may be any number."""
-    whole = replace_specifiers(item.text, unit.known)
+    whole = replace_specifiers(item.text, unit.specifiers)
     code = whole.code
     if not expand or not code.startswith("$") or code[1:2] in ("$", "{"):
         return [_field(unit, value, item, whole, expand)]

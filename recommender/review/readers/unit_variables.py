@@ -59,7 +59,7 @@ class UnitVariables:
 
     page: SourceText
     sheet: UnitSheet
-    known: Mapping[str, str]
+    specifiers: Mapping[str, str]
     spend: Callable[[int], None]
     complete: bool = True
     """Whether every file that the unit names could be read."""
@@ -100,7 +100,7 @@ class UnitVariables:
         if not equals or not sibling_files.VARIABLE.fullmatch(name):
             return
         count = len(item.text.code) - len(rest)
-        value = replace_specifiers(Mapped(rest, item.text.at[count:]), self.known)
+        value = replace_specifiers(Mapped(rest, item.text.at[count:]), self.specifiers)
         end = setting.value.span(item.start, item.end)[1]
         quoted = self.page.text[end - 1 : end] in ("'", '"')
         end -= quoted
@@ -113,7 +113,7 @@ class UnitVariables:
     def _add_file(self, setting: UnitSetting, variables: dict[str, UnitVariable]) -> None:
         """Read an EnvironmentFile; a missing one may set anything."""
         code = setting.value.code.removeprefix("-")
-        path = replace_specifiers(Mapped(code, range(len(code))), self.known).code
+        path = replace_specifiers(Mapped(code, range(len(code))), self.specifiers).code
         if not path.startswith(("/", HOSTS)):
             message = "systemd ignores this file: the path must be absolute"
             self.sheet.report(self.page, setting.value, 0, message)

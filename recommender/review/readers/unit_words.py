@@ -216,7 +216,7 @@ def _plain(text: str) -> str:
     return ESCAPED.sub(lambda match: chr(int(match[1], 16)), text.replace("-", "/"))
 
 
-def replace_specifiers(text: Mapped, known: Mapping[str, str]) -> Mapped:
+def replace_specifiers(text: Mapped, values: Mapping[str, str]) -> Mapped:
     """Replace a word's specifiers, unknown ones by the mark of the unknown."""
     if "%" not in text.code:
         return text
@@ -224,7 +224,7 @@ def replace_specifiers(text: Mapped, known: Mapping[str, str]) -> Mapped:
     places: list[int] = []
     at, left = 0, LONGEST_WORD
     for match in SPECIFIER.finditer(text.code):
-        new = known.get(match[1], HOSTS)
+        new = values.get(match[1], HOSTS)
         left -= len(new)
         new = new if left > 0 else HOSTS
         parts += [text.code[at : match.start()], new]

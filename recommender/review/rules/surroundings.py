@@ -46,11 +46,11 @@ def is_any_address(address: str) -> bool:
     return not address or _is(address, "is_unspecified")
 
 
-def _is(address: str, what: str) -> bool:
+def _is(address: str, attribute: str) -> bool:
     from ipaddress import ip_address
 
     try:
-        return bool(getattr(ip_address(address.strip("[]")), what))
+        return bool(getattr(ip_address(address.strip("[]")), attribute))
     except ValueError:
         return False
 

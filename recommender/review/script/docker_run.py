@@ -96,10 +96,10 @@ class DockerRun:
             self.environment[value.value] = self.outside[value.value]
 
 
-def _letters(name: str, wanted: str = "") -> bool:
+def _letters(name: str, letter: str = "") -> bool:
     """Return whether a word is combined short switches, such as ``-itd``."""
     letters = name[1:]
-    return not name.startswith("--") and bool(letters) and set(letters) <= DOCKER_LETTERS and wanted in letters
+    return not name.startswith("--") and bool(letters) and set(letters) <= DOCKER_LETTERS and letter in letters
 
 
 def _gpus(text: str | None) -> tuple[int | None, tuple[str, ...]]:

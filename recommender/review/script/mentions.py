@@ -110,7 +110,7 @@ def _comments(script: Script) -> list[tuple[int, int]]:
 
 
 def outside(
-    text: str, what: re.Pattern[str], ranges: Iterable[tuple[int, int]], group: str | int = 0
+    text: str, regex: re.Pattern[str], ranges: Iterable[tuple[int, int]], group: str | int = 0
 ) -> Iterator[tuple[int, int]]:
     """Yield where a group of a pattern stands that begins in none of the ranges."""
     last, ends = 0, list[int]()
@@ -118,7 +118,7 @@ def outside(
     for _, end in ranges:
         last = max(last, end)
         ends.append(last)
-    for match in what.finditer(text):
+    for match in regex.finditer(text):
         start = match.start(group)
         before = bisect_right(ranges, (start, len(text) + 1))
         if not before or ends[before - 1] <= start:

@@ -28,7 +28,7 @@ class Given(NamedTuple):
 class PythonNames(NamedTuple):
     """What a file does with its names, by offsets: ``wholes`` are expressions that are no part of another."""
 
-    given: tuple[Given, ...] = ()
+    assignments: tuple[Given, ...] = ()
     uses: tuple[tuple[int, str], ...] = ()
     wholes: tuple[tuple[int, int], ...] = ()
 

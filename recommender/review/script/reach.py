@@ -175,15 +175,15 @@ class _Follower:
             return text_uses.given_at(self.script, at) or None
         if self.python is None:
             return None
-        around = [each for each in self.python.given if each.start <= at < each.end]
-        launched = [each.name for each in self.python.given if self._starts(each)]
+        around = [each for each in self.python.assignments if each.start <= at < each.end]
+        launched = [each.name for each in self.python.assignments if self._starts(each)]
         names = {each.name for each in around if not self._starts(each)}
         grown = {each.name for each in around if each.grows and each.name in launched}
         return names - grown if around else None
 
-    def _starts(self, given: Given) -> bool:
+    def _starts(self, assignment: Given) -> bool:
         """Return whether a name is given a launch's command."""
-        return any(given.start <= launch.place.start < given.end for launch in self.launches)
+        return any(assignment.start <= launch.place.start < assignment.end for launch in self.launches)
 
 
 def _block(text: str, start: int) -> Range:

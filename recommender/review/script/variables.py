@@ -110,71 +110,71 @@ def _merge_arguments(states: list[Variables]) -> tuple[Field, ...] | None:
     return _merge_words(given, Word("", None, place))
 
 
-def _merge_variables(given: list[Variable]) -> Variable:
-    first = given[0]
-    if all(variable is first for variable in given):
+def _merge_variables(branches: list[Variable]) -> Variable:
+    first = branches[0]
+    if all(variable is first for variable in branches):
         return first
-    exported = any(variable.exported for variable in given)
-    if any(variable != first._replace(exported=variable.exported) for variable in given):
-        if all(variable.words is not None for variable in given):
-            return _merge_arrays(given)._replace(exported=exported)
-        texts = {variable.text for variable in given}
-        if len(texts) != 1 or None in texts or any(variable.words is not None for variable in given):
-            grown = _merge_texts(given)
-            return (grown or first.unknown()._replace(others=_options(given)))._replace(exported=exported)
+    exported = any(variable.exported for variable in branches)
+    if any(variable != first._replace(exported=variable.exported) for variable in branches):
+        if all(variable.words is not None for variable in branches):
+            return _merge_arrays(branches)._replace(exported=exported)
+        texts = {variable.text for variable in branches}
+        if len(texts) != 1 or None in texts or any(variable.words is not None for variable in branches):
+            grown = _merge_texts(branches)
+            return (grown or first.unknown()._replace(others=_options(branches)))._replace(exported=exported)
         # Two literals with the same text: the value is known, but has no single place.
         word = first.word._replace(written=None) if first.word else None
         return Variable((Piece(texts.pop()),), None, word, exported)
     return first._replace(exported=exported)
 
 
-def _merge_texts(given: list[Variable]) -> Variable | None:
+def _merge_texts(branches: list[Variable]) -> Variable | None:
     """Merge texts that branches appended to: the longest, marked at its end; None if they differ elsewhere."""
-    longest = max(given, key=lambda variable: len(variable.pieces or ()))
+    longest = max(branches, key=lambda variable: len(variable.pieces or ()))
     pieces = longest.pieces or ()
-    for variable in given:
+    for variable in branches:
         if variable.pieces is None or not variable.pieces or pieces[: len(variable.pieces)] != variable.pieces:
             return None
     mark = (Piece(" "), Piece(None, optional=True), Piece(" "))
     return Variable((*pieces, *mark), None, longest.word._replace(written=None) if longest.word else None)
 
 
-def _options(given: list[Variable]) -> tuple[tuple[Piece, ...], ...]:
+def _options(branches: list[Variable]) -> tuple[tuple[Piece, ...], ...]:
     """Return the texts of all branches, each once, if they are options; else none."""
-    texts = {variable.text: variable.pieces or () for variable in given}
-    texts |= {join_pieces(pieces): pieces for variable in given for pieces in variable.others}
-    unknown = any(variable.text is None and not variable.others for variable in given)
+    texts = {variable.text: variable.pieces or () for variable in branches}
+    texts |= {join_pieces(pieces): pieces for variable in branches for pieces in variable.others}
+    unknown = any(variable.text is None and not variable.others for variable in branches)
     texts.pop(None, None)
     options = not unknown and all((text or "-").lstrip().startswith("-") for text in texts)
     return tuple(texts.values())[:MOST_BRANCHES] if options else ()
 
 
-def _merge_arrays(given: list[Variable]) -> Variable:
+def _merge_arrays(branches: list[Variable]) -> Variable:
     """Merge arrays to which branches append."""
-    first = given[0]
-    words = _merge_words([variable.words or () for variable in given], first.word)
+    first = branches[0]
+    words = _merge_words([variable.words or () for variable in branches], first.word)
     return first.unknown() if words is None else first._replace(words=words)
 
 
-def _merge_words(given: list[tuple[Field, ...]], word: Word | None) -> tuple[Field, ...] | None:
+def _merge_words(branches: list[tuple[Field, ...]], word: Word | None) -> tuple[Field, ...] | None:
     """Merge words to which branches append: the common ones, those of one branch, then those of the others."""
-    longest = max(given, key=len)
+    longest = max(branches, key=len)
     shared = 0
-    for words in zip(*given, strict=False):
+    for words in zip(*branches, strict=False):
         if any(each != words[0] for each in words):
             break
         shared += 1
-    if all(longest[: len(words)] == words for words in given):
+    if all(longest[: len(words)] == words for words in branches):
         return longest  # a branch appends what is known
-    begun = {words[0].known[:1] for words in given if words}
-    ends = [end for end in dict.fromkeys(words[shared:] for words in given) if end]
+    begun = {words[0].known[:1] for words in branches if words}
+    ends = [end for end in dict.fromkeys(words[shared:] for words in branches) if end]
     if not (shared or begun <= {"-"}):  # each branch has a command of its own, as of another engine
         ends = [end for end in ends if "lmdeploy serve " in " ".join(each.known for each in end[:MOST_BEFORE])]
     if word is None or not ends:
         return None
     own, *others = ends
     mark = replace(_any_number(word), others=tuple(others[:MOST_BRANCHES]), own=len(own))
-    return (*given[0][:shared], *own, mark)
+    return (*branches[0][:shared], *own, mark)
 
 
 def _any_number(word: Word) -> Field:

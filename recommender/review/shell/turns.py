@@ -42,8 +42,8 @@ def each_turn(
 
 
 def _with_turns(
-    mine: Iterable[tuple[Launch, Frame | None]], made: Sequence[Launch]
+    mine: Iterable[tuple[Launch, Frame | None]], launches: Sequence[Launch]
 ) -> Iterable[tuple[Launch, Frame | None]]:
     for launch, frame in mine:
-        same = [each for each in made if (each.place, each.called) == (launch.place, launch.called)]
+        same = [each for each in launches if (each.place, each.called) == (launch.place, launch.called)]
         yield (launch._replace(turns=(*launch.turns, *same)) if launch.called else launch), frame

@@ -83,13 +83,14 @@ def index(data: SiteData) -> dict[str, Any]:
     }
 
 
-def _kind(kind: str, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _kind(kind: str, records_by_id: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "kind": kind,
         "schema": f"../../../reference/schema/{schema(kind)}",
-        "count": len(known),
+        "count": len(records_by_id),
         "records": {
-            name: next((record[field] for field in TITLES if record.get(field)), name) for name, record in known.items()
+            name: next((record[field] for field in TITLES if record.get(field)), name)
+            for name, record in records_by_id.items()
         },
     }
 

@@ -141,7 +141,7 @@ def _larger(error: NothingFits) -> Iterator[dict[str, Any]]:
         return
 
 
-def describe(recommendation: Recommendation, told: set[str]) -> dict[str, Any]:
+def describe(recommendation: Recommendation, given_options: set[str]) -> dict[str, Any]:
     """Return what the configurator shows of a recommendation; sizes in GiB, times in ms."""
     resolved, config = recommendation.resolved, recommendation.config
     emitted = [option for option in recommendation.explanations if option.emitted]
@@ -158,7 +158,7 @@ def describe(recommendation: Recommendation, told: set[str]) -> dict[str, Any]:
             [goal.figure, goal.at, round(recommendation.speed.goal_ms(goal), 3), goal.most_ms]
             for goal in resolved.request.time_goals
         ],
-        "assumed": list_assumptions(recommendation, told),
+        "assumed": list_assumptions(recommendation, given_options),
         "notes": [note for note in resolved.notes if "CPU cores" not in note],
         "memory": _memory(recommendation),
         "speed": _speed(recommendation),

@@ -59,9 +59,9 @@ def outcomes(data: SiteData, comparison: Comparison) -> Iterator[str]:
     yield from picture(data)
 
 
-def _ranked(known: Iterable[TableLine]) -> list[TableLine]:
+def _ranked(table_lines: Iterable[TableLine]) -> list[TableLine]:
     """Return ours first, then by throughput."""
-    return sorted(known, key=lambda line: (not line.ours, line.name != PICK, -_middle(line.figures(SMALL, BUSY))))
+    return sorted(table_lines, key=lambda line: (not line.ours, line.name != PICK, -_middle(line.figures(SMALL, BUSY))))
 
 
 def _middle(values: Sequence[float]) -> float:
@@ -134,13 +134,17 @@ def _figure(data: SiteData, line: TableLine | None, metric: str) -> str:
 
 
 def _verdict(
-    data: SiteData, picks: Sequence[str], known: Mapping[str, TableLine], ours: Mapping[str, TableLine], metric: str
+    data: SiteData,
+    picks: Sequence[str],
+    table_lines: Mapping[str, TableLine],
+    ours: Mapping[str, TableLine],
+    metric: str,
 ) -> str:
     """Say how ours does beside the best pick; differences below a twentieth are none."""
     alone, better, same, worse = data.labels(
         "only ours answers", "ours is better", "no difference", "the pick is better"
     )
-    values = [value for pick in picks if (value := _value(known.get(pick), metric))]
+    values = [value for pick in picks if (value := _value(table_lines.get(pick), metric))]
     if not values:
         return f'<span class="verdict confirmed">✓ {alone}</span>'
     own = _value(ours[metric], metric)

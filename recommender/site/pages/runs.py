@@ -81,9 +81,9 @@ def card(data: SiteData, record: records.SmokeRun | records.Measurement) -> str:
     return f"{count} x " * (count > 1) + data.store.gpus[record.gpu].name.removeprefix("NVIDIA ")
 
 
-def day(taken: str) -> str:
+def day(iso_date: str) -> str:
     """Return an ISO date as "21 Nov 2026"."""
-    taken_on = date.fromisoformat(taken)
+    taken_on = date.fromisoformat(iso_date)
     return f"{taken_on.day} {taken_on:%b %Y}"
 
 
@@ -175,13 +175,13 @@ def configuration(run: records.SmokeRun) -> Iterator[str]:
     yield from sorted(changed) or [asked.get("follow", OURS)]
 
 
-def _configurations(data: SiteData, known: set[str]) -> str:
+def _configurations(data: SiteData, words: set[str]) -> str:
     """Return the control that shows the runs of a configuration, or with an option changed."""
     whose = {OURS: data.t("as recommended"), DEFAULTS: data.t("LMDeploy's defaults")}
     whose |= {adviser.id: data.t(adviser.name) for adviser in data.store.advisers.values()}
-    names = {word: markup.name_of(data.store, word) for word in sorted(known - whose.keys())}
+    names = {word: markup.name_of(data.store, word) for word in sorted(words - whose.keys())}
     changed = {word: data.t("{0} changed").format(name) for word, name in names.items()}
-    options = {"": data.t("all")} | {word: name for word, name in (whose | changed).items() if word in known}
+    options = {"": data.t("all")} | {word: name for word, name in (whose | changed).items() if word in words}
     return controls.choice("configuration", data.t("Configuration"), options, field="made")
 
 

@@ -64,7 +64,7 @@ class Server:
         except OSError:
             return False
 
-    def chat(self, body: Mapping[str, Any], what: str) -> tuple[str, str]:
+    def chat(self, body: Mapping[str, Any], request_name: str) -> tuple[str, str]:
         """Return the answer's text and finish reason; raise Failure with the cause."""
         request = urllib.request.Request(
             self.url + "/v1/chat/completions", json.dumps(body).encode(), headers=self._headers
@@ -73,17 +73,17 @@ class Server:
             status, raw = self._ask(request, self.timeout_s)
             answer = read_completion(status, [raw, END])
         except BadCompletion as trouble:
-            raise Failure(trouble.cause, f"{what}: {trouble.message}") from None
+            raise Failure(trouble.cause, f"{request_name}: {trouble.message}") from None
         except OSError as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError):
-                raise self._silent(what) from None
-            raise Failure("server-died", f"{what}: the connection broke: {reason}") from None
+                raise self._silent(request_name) from None
+            raise Failure("server-died", f"{request_name}: the connection broke: {reason}") from None
         return answer.text, answer.ended
 
-    def _silent(self, what: str) -> Failure:
+    def _silent(self, request_name: str) -> Failure:
         state = "/health answers 200 meanwhile" if self.healthy() else "/health does not answer either"
-        return Failure("requests-hang", f"{what}: no answer within {self.timeout_s:g} s; {state}")
+        return Failure("requests-hang", f"{request_name}: no answer within {self.timeout_s:g} s; {state}")
 
 
 def check_server(

@@ -103,7 +103,7 @@ class ChatRequest(NamedTuple):
 class _Exchange(NamedTuple):
     """A finished turn and the tokens that it added."""
 
-    said: str
+    question: str
     answer: str
     tokens: int
 
@@ -171,7 +171,7 @@ class Conversation:
         return _Exchange(said, write_filler("", ruler.span(output)), own + output)
 
     def _messages(self, prefix: str) -> tuple[tuple[str, str], ...]:
-        users = [*(exchange.said for exchange in self._exchanges), self._said]
+        users = [*(exchange.question for exchange in self._exchanges), self._said]
         answers = [exchange.answer for exchange in self._exchanges]
         users[0] = prefix + users[0]
         before = [message for pair in zip(users, answers, strict=False) for message in zip(ROLES, pair, strict=True)]

@@ -104,21 +104,21 @@ class Client:
         self._pools = picture_pools(shape)
         self._repeats = bool(shape.drawn and shape.drawn.turns > 1)
 
-    def body(self, number: int, stream: bool, asked: ChatRequest | None = None) -> bytes:
+    def body(self, number: int, stream: bool, request: ChatRequest | None = None) -> bytes:
         """Return a request's body: what a conversation asks, else a numbered prompt; and the next images of a pool."""
         shape = self._shape
-        if asked is None:
+        if request is None:
             text = write_filler(f"{number:06d} ", max(shape.prompt_chars, LEAST))
-            asked = ChatRequest((("user", text),), shape.output_tokens, number)
+            request = ChatRequest((("user", text),), shape.output_tokens, number)
         messages: list[dict[str, Any]] = [
             {"role": role, "content": [{"type": "text", "text": text}] if role == "user" else text}
-            for role, text in asked.messages
+            for role, text in request.messages
         ]
-        messages[0]["content"] += self._images(asked)
+        messages[0]["content"] += self._images(request)
         body: dict[str, Any] = {
             "model": self._target.model,
             "messages": messages,
-            "max_tokens": asked.output_tokens,
+            "max_tokens": request.output_tokens,
             "ignore_eos": True,
             "temperature": 0,
             "stream": stream,
@@ -127,10 +127,10 @@ class Client:
             body["stream_options"] = {"include_usage": True}
         return json.dumps(body).encode()
 
-    def _images(self, asked: ChatRequest) -> list[dict[str, Any]]:
+    def _images(self, request: ChatRequest) -> list[dict[str, Any]]:
         shape, parts = self._shape, []
-        pool = self._pools[asked.size or (shape.width, shape.height)] if shape.images else []
-        for place in range(asked.pictured * shape.images, (asked.pictured + 1) * shape.images):
+        pool = self._pools[request.size or (shape.width, shape.height)] if shape.images else []
+        for place in range(request.pictured * shape.images, (request.pictured + 1) * shape.images):
             turn, index = divmod(place, len(pool))
             url: dict[str, Any] = {"url": "data:image/jpeg;base64," + vary(pool[index], turn)}
             if shape.max_tiles:

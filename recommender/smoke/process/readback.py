@@ -114,9 +114,9 @@ def compare_settings(
     )
 
 
-def _cache_values(asked: str, reported: str, engine: EngineSettings, ratio: float) -> tuple[str, str]:
+def _cache_values(budget: str, reported: str, engine: EngineSettings, ratio: float) -> tuple[str, str]:
     """Return the cache budget as asked and found, equal within the log's rounding."""
     if not engine.cache_mib:
-        return asked, ""
+        return budget, ""
     same = abs(engine.cache_ratio - ratio) < 0.001 and abs(engine.cache_mib - engine.free_mib * ratio) < 64
-    return (reported, reported) if same else (asked, reported)
+    return (reported, reported) if same else (budget, reported)

@@ -122,64 +122,64 @@ class _Expression:
 CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "nil": None}
 
 
-def _default(given: Sequence[Any]) -> Any:
-    return given[0] if given[-1] is UNKNOWN else given[-1] or given[0]
+def _default(args: Sequence[Any]) -> Any:
+    return args[0] if args[-1] is UNKNOWN else args[-1] or args[0]
 
 
-def _dumped(given: Sequence[Any]) -> str:
+def _dumped(args: Sequence[Any]) -> str:
     import yaml
 
-    return yaml.safe_dump(given[0], sort_keys=False, width=10_000).removesuffix("...\n").rstrip("\n")
+    return yaml.safe_dump(args[0], sort_keys=False, width=10_000).removesuffix("...\n").rstrip("\n")
 
 
-def _indented(given: Sequence[Any], before: str = "") -> str:
-    blank = " " * min(int(given[0]), 100)
-    return before + "\n".join(f"{blank}{line}" if line else line for line in str(given[1]).split("\n"))
+def _indented(args: Sequence[Any], before: str = "") -> str:
+    blank = " " * min(int(args[0]), 100)
+    return before + "\n".join(f"{blank}{line}" if line else line for line in str(args[1]).split("\n"))
 
 
-def _printed(given: Sequence[Any]) -> str:
-    values = iter(given[1:])
+def _printed(args: Sequence[Any]) -> str:
+    values = iter(args[1:])
 
     def shown(verb: str) -> str:
         if verb == "%%":
             return "%"
         return _quoted([next(values)]) if verb == "%q" else written(next(values)) or ""
 
-    return VERB.sub(lambda match: shown(match[0]), str(given[0]))
+    return VERB.sub(lambda match: shown(match[0]), str(args[0]))
 
 
-def _quoted(given: Sequence[Any]) -> str:
-    text = (written(given[0]) or "").replace("\\", "\\\\").replace('"', '\\"')
+def _quoted(args: Sequence[Any]) -> str:
+    text = (written(args[0]) or "").replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'
 
 
 FUNCTIONS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "default": _default,
-    "coalesce": lambda given: next((value for value in given if value), None),
+    "coalesce": lambda args: next((value for value in args if value), None),
     "quote": _quoted,
-    "squote": lambda given: f"'{written(given[0])}'",
-    "toString": lambda given: written(given[0]),
-    "int": lambda given: int(given[0] or 0),
-    "int64": lambda given: int(given[0] or 0),
+    "squote": lambda args: f"'{written(args[0])}'",
+    "toString": lambda args: written(args[0]),
+    "int": lambda args: int(args[0] or 0),
+    "int64": lambda args: int(args[0] or 0),
     "toYaml": _dumped,
     "indent": _indented,
-    "nindent": lambda given: _indented(given, "\n"),
-    "trim": lambda given: str(given[0]).strip(),
-    "lower": lambda given: str(given[0]).lower(),
-    "upper": lambda given: str(given[0]).upper(),
-    "join": lambda given: str(given[0]).join(map(str, given[1])),
+    "nindent": lambda args: _indented(args, "\n"),
+    "trim": lambda args: str(args[0]).strip(),
+    "lower": lambda args: str(args[0]).lower(),
+    "upper": lambda args: str(args[0]).upper(),
+    "join": lambda args: str(args[0]).join(map(str, args[1])),
     "printf": _printed,
-    "print": lambda given: "".join(map(str, given)),
-    "not": lambda given: not given[0],
-    "and": lambda given: next((value for value in given if not value), given[-1]),
-    "or": lambda given: next((value for value in given if value), given[-1]),
-    "eq": lambda given: given[0] in given[1:],
-    "ne": lambda given: given[0] != given[1],
-    "gt": lambda given: given[0] > given[1],
-    "ge": lambda given: given[0] >= given[1],
-    "lt": lambda given: given[0] < given[1],
-    "le": lambda given: given[0] <= given[1],
-    "required": lambda given: given[1],
-    "hasKey": lambda given: given[1] in given[0],
-    "ternary": lambda given: given[0] if given[2] else given[1],
+    "print": lambda args: "".join(map(str, args)),
+    "not": lambda args: not args[0],
+    "and": lambda args: next((value for value in args if not value), args[-1]),
+    "or": lambda args: next((value for value in args if value), args[-1]),
+    "eq": lambda args: args[0] in args[1:],
+    "ne": lambda args: args[0] != args[1],
+    "gt": lambda args: args[0] > args[1],
+    "ge": lambda args: args[0] >= args[1],
+    "lt": lambda args: args[0] < args[1],
+    "le": lambda args: args[0] <= args[1],
+    "required": lambda args: args[1],
+    "hasKey": lambda args: args[1] in args[0],
+    "ternary": lambda args: args[0] if args[2] else args[1],
 }

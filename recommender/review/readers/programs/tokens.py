@@ -71,13 +71,13 @@ def tokens(text: str) -> tuple[list[Token], list[tuple[int, int]]]:
     return found, notes
 
 
-def constants(given: Sequence[Token]) -> dict[str, Token | None]:
+def constants(token_list: Sequence[Token]) -> dict[str, Token | None]:
     """Return the names that a program sets to one text or number, defaults included; None if it sets several."""
     found: dict[str, Token | None] = {}
-    for at, token in enumerate(given[:-1]):
+    for at, token in enumerate(token_list[:-1]):
         if token.text not in ("=", ":=") or token.kind != "sign":
             continue
-        name, value = last_name(assigned(given, at)), _value(given, at + 1)
+        name, value = last_name(assigned(token_list, at)), _value(token_list, at + 1)
         if name and value is not None:
             known = found.setdefault(name, value)
             if known is not None and known.value != value.value:
@@ -85,24 +85,24 @@ def constants(given: Sequence[Token]) -> dict[str, Token | None]:
     return found
 
 
-def assigned(given: Sequence[Token], at: int) -> str:
+def assigned(token_list: Sequence[Token], at: int) -> str:
     """Return the name before an equals sign, with or without a type; empty if there is none."""
     for back in range(at - 1, max(at - LONGEST_TYPE, 0), -1):
-        if given[back].text == ":" and given[back - 1].kind == "name":
-            return given[back - 1].text
-        if given[back].text not in TYPES and given[back].kind != "name":
+        if token_list[back].text == ":" and token_list[back - 1].kind == "name":
+            return token_list[back - 1].text
+        if token_list[back].text not in TYPES and token_list[back].kind != "name":
             break
-    return given[at - 1].text if at and given[at - 1].kind == "name" else ""
+    return token_list[at - 1].text if at and token_list[at - 1].kind == "name" else ""
 
 
-def _value(given: Sequence[Token], at: int) -> Token | None:
+def _value(token_list: Sequence[Token], at: int) -> Token | None:
     """Return the literal at a place, or the default behind a name."""
-    token = given[at]
+    token = token_list[at]
     if token.kind in ("text", "number"):
-        behind = given[at + 1].text if at + 1 < len(given) else ""
+        behind = token_list[at + 1].text if at + 1 < len(token_list) else ""
         return None if behind in ("+", ".") else token
-    if token.kind == "name" and at + 2 < len(given) and given[at + 1].text in ELSE:
-        return _value(given, at + 2)
+    if token.kind == "name" and at + 2 < len(token_list) and token_list[at + 1].text in ELSE:
+        return _value(token_list, at + 2)
     return None
 
 
@@ -111,25 +111,25 @@ def last_name(name: str) -> str:
     return re.split(r"\.|::", name)[-1]
 
 
-def field(token: Token, known: dict[str, Token | None]) -> Field:
+def field(token: Token, values: dict[str, Token | None]) -> Field:
     """Return a text or a number as a word, with the constants in it replaced."""
     if token.kind != "text":
         return Field((Piece(token.text, token.start, token.end),), token.start, token.end)
     first, last = token.inner
     pieces: list[Piece] = []
     if token.text[0] in ('"', "`"):
-        pieces += _pieces(token, known)
+        pieces += _pieces(token, values)
     else:
         pieces.append(Piece(unescaped(token.value), first, last))
     return Field(tuple(pieces), token.start, token.end, quoted=True)
 
 
-def _pieces(token: Token, known: dict[str, Token | None]) -> Iterator[Piece]:
+def _pieces(token: Token, values: dict[str, Token | None]) -> Iterator[Piece]:
     first, at, text = token.inner[0], 0, token.value
     for match in WITHIN.finditer(text):
         if match.start() > at:
             yield Piece(unescaped(text[at : match.start()]), first + at, first + match.start())
-        value = known.get(last_name((match["braced"] or match["bare"] or "").strip()))
+        value = values.get(last_name((match["braced"] or match["bare"] or "").strip()))
         yield Piece(value.value, *value.inner) if value else Piece(None, first + match.start(), first + match.end())
         at = match.end()
     if at < len(text) or not at:

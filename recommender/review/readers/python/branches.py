@@ -27,10 +27,10 @@ def of_branch(scopes: Scopes, name: ast.expr) -> ast.expr | None:
     return ours[0] if apart and len(ours) == 1 else None
 
 
-def runs_with(parents: Mapping[int, ast.AST], statement: ast.stmt, chosen: ast.expr) -> bool | None:
+def runs_with(parents: Mapping[int, ast.AST], statement: ast.stmt, value: ast.expr) -> bool | None:
     """Return whether a statement always runs with a value's branch; None if it is in another branch."""
     above: dict[int, ast.AST] = {}
-    node: ast.AST = chosen
+    node: ast.AST = value
     while (parent := parents.get(id(node))) is not None:
         above[id(parent)] = node
         node = parent

@@ -61,10 +61,10 @@ def _changes(values: Values, node: ast.stmt) -> Iterator[tuple[ast.expr, Change]
             yield from ((whose, change) for change in _set(values, node, call, name, value))
 
 
-def _unknown(values: Values, node: ast.stmt, what: ast.AST) -> Change:
+def _unknown(values: Values, node: ast.stmt, place_node: ast.AST) -> Change:
     """Return a change of which the file does not fix the field or the value."""
-    place = values.span(what)
-    value = what if isinstance(what, ast.expr) else ast.copy_location(ast.Name("", ast.Load()), what)
+    place = values.span(place_node)
+    value = place_node if isinstance(place_node, ast.expr) else ast.copy_location(ast.Name("", ast.Load()), place_node)
     return Change("", value, place, place, node)
 
 
@@ -83,13 +83,13 @@ def _set(values: Values, node: ast.Expr, call: ast.Call, name: ast.expr, value: 
             yield _unknown(values, node, call)
 
 
-def _merged(values: Values, node: ast.stmt, given: ast.expr) -> Iterator[Change]:
+def _merged(values: Values, node: ast.stmt, mapping: ast.expr) -> Iterator[Change]:
     """Yield the fields of a dictionary that is put into another one."""
-    whole = values.resolve(given) or given
+    whole = values.resolve(mapping) or mapping
     pairs = list(dictionary(whole, values))
     for name, value in pairs:
         yield Change(name, value, values.span(value), values.span(value), node)
-    lacking = list(unknown_parts(whole, values)) if pairs or _is_empty(whole) else [given]
+    lacking = list(unknown_parts(whole, values)) if pairs or _is_empty(whole) else [mapping]
     yield from (_unknown(values, node, each) for each in lacking)
 
 
@@ -97,10 +97,10 @@ def _is_empty(node: ast.expr) -> bool:
     return isinstance(node, ast.Dict) and not node.keys
 
 
-def _by_functions(values: Values, found: dict[str, list[Change]]) -> None:
+def _by_functions(values: Values, changes_by_name: dict[str, list[Change]]) -> None:
     """Add what functions of the file change in an object that they take, where they are called."""
     scopes = values.scopes
-    for parameter, changed in list(found.items()):
+    for parameter, changed in list(changes_by_name.items()):
         for change in list(changed):
             function = scopes.at[id(change.statement)].function
             names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)] if function else []
@@ -113,7 +113,7 @@ def _by_functions(values: Values, found: dict[str, list[Change]]) -> None:
                 if given and dotted(given[0]) and isinstance(statement, ast.Expr):
                     always = scopes.block(change.statement) == id(function.body)
                     new = change if always else _unknown(values, change.statement, change.statement)
-                    found.setdefault(dotted(given[0]), []).append(new._replace(statement=statement))
+                    changes_by_name.setdefault(dotted(given[0]), []).append(new._replace(statement=statement))
 
 
 def _assigned(values: Values, node: ast.stmt, target: ast.Attribute | ast.Subscript, value: ast.expr) -> Change:

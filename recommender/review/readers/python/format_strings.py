@@ -46,9 +46,9 @@ def formatted(values: Values, node: ast.expr, depth: int) -> list[Piece] | None:
     return list(_filled(values, pieces[0], _Blanks(signs, given, named, left), depth))
 
 
-def _template(values: Values, made: ast.expr) -> ast.expr | None:
+def _template(values: Values, expression: ast.expr) -> ast.expr | None:
     """Return the text of a ``string.Template``; None for another object."""
-    match values.resolve(made) or made:
+    match values.resolve(expression) or expression:
         case ast.Call(ast.Name("Template") | ast.Attribute(_, "Template"), [text]):
             return text
     return None
@@ -113,12 +113,12 @@ def _changes(values: Values, name: str) -> bool:
 
 
 class _Blanks(NamedTuple):
-    """The blanks of a template, and what fills them; ``left``: those without a value stay as they are."""
+    """The blanks of a template, and what fills them; ``partial``: those without a value stay as they are."""
 
     signs: re.Pattern[str]
-    given: Sequence[ast.expr]
-    named: dict[str, ast.expr]
-    left: bool
+    positional: Sequence[ast.expr]
+    keywords: dict[str, ast.expr]
+    partial: bool
 
 
 def _filled(values: Values, template: Piece, blanks: _Blanks, depth: int) -> Iterator[Piece]:
@@ -131,9 +131,9 @@ def _filled(values: Values, template: Piece, blanks: _Blanks, depth: int) -> Ite
             continue
         name = match["name"] or str(count)
         count += not match["name"]
-        index = int(name) if name.isdecimal() else len(blanks.given)
-        value = blanks.given[index] if index < len(blanks.given) else blanks.named.get(name)
-        if value is None and blanks.left:
+        index = int(name) if name.isdecimal() else len(blanks.positional)
+        value = blanks.positional[index] if index < len(blanks.positional) else blanks.keywords.get(name)
+        if value is None and blanks.partial:
             yield template.cut(*match.span())
             continue
         plain = value is not None and not match["spec"] and number < MOST_FIELDS

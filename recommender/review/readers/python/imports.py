@@ -16,7 +16,7 @@ SERVING = "lmdeploy.serve."
 class Imports(NamedTuple):
     """The names that LMDeploy defines, with their origin, and those of other packages."""
 
-    known: dict[str, str]
+    origins: dict[str, str]
     foreign: set[str]
 
 
@@ -28,12 +28,12 @@ def imports(values: Values) -> Imports:
             ours = (node.module or "").partition(".")[0] == "lmdeploy"
             for alias in node.names:
                 if ours:
-                    found.known[alias.asname or alias.name] = alias.name
+                    found.origins[alias.asname or alias.name] = alias.name
                 else:
                     found.foreign.add(alias.asname or alias.name)
         elif isinstance(node, ast.Import):
             ours_too = (alias for alias in node.names if alias.name.partition(".")[0] == "lmdeploy")
-            found.known.update({alias.asname or "lmdeploy": "lmdeploy" for alias in ours_too})
+            found.origins.update({alias.asname or "lmdeploy": "lmdeploy" for alias in ours_too})
     return found
 
 

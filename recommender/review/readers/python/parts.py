@@ -26,15 +26,15 @@ class Parts:
     """Options of a configuration, and what they are if another branch changes it."""
 
 
-def merged(given: dict[str, GivenOption], changed: Mapping[str, GivenOption | None]) -> dict[str, GivenOption]:
+def merged(options: dict[str, GivenOption], changes: Mapping[str, GivenOption | None]) -> dict[str, GivenOption]:
     """Return the fields with changes to them."""
-    both = {**given, **changed}
+    both = {**options, **changes}
     return {name: option for name, option in both.items() if option is not None}
 
 
-def instead(launch: Launch, options: list[GivenOption], others: list[GivenOption]) -> Launch:
+def instead(launch: Launch, options: list[GivenOption], replacements: list[GivenOption]) -> Launch:
     """Return a launch with other options in place of some."""
-    return launch._replace(options=(*(each for each in launch.options if each not in options), *others))
+    return launch._replace(options=(*(each for each in launch.options if each not in options), *replacements))
 
 
 def with_parts(pipeline: Launch, parts: Parts) -> Launch:
@@ -56,22 +56,22 @@ def alternatives(launch: Launch, parts: Parts) -> Iterator[Launch]:
         yield launch._replace(engine=engine, options=tuple(own))
 
 
-def classes(values: Values, called: ast.expr) -> list[ast.expr]:
+def classes(values: Values, callee: ast.expr) -> list[ast.expr]:
     """Return the names among which a conditional, a table or branches choose what is called; of an alias, the one."""
-    given = [called]
-    if isinstance(called, ast.Name):
-        scope = values.scopes.binding(called)
-        found = values.scopes.find(called)
-        earlier = [value for value, _ in scope.earlier.get(called.id, ())] if scope is not None else []
-        sure = scope is not None and len(earlier) == scope.times[called.id]
+    given = [callee]
+    if isinstance(callee, ast.Name):
+        scope = values.scopes.binding(callee)
+        found = values.scopes.find(callee)
+        earlier = [value for value, _ in scope.earlier.get(callee.id, ())] if scope is not None else []
+        sure = scope is not None and len(earlier) == scope.times[callee.id]
         given = [found] if found is not None else earlier if sure else []
     return [name for each in given for name in _choices(values, each)]
 
 
-def _choices(values: Values, given: ast.expr) -> list[ast.expr]:
-    match given:
+def _choices(values: Values, expression: ast.expr) -> list[ast.expr]:
+    match expression:
         case ast.Name() | ast.Attribute():
-            return [given]
+            return [expression]
         case ast.IfExp(_, first, second):
             return [*_choices(values, first), *_choices(values, second)]
         case ast.Subscript(table, key):

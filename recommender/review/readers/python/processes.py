@@ -168,26 +168,26 @@ class Processes:
         yield from run.tools
         yield from (server._replace(environment={**environment, **server.environment}) for server, _ in run.launches)
 
-    def _given_environment(self, given: ast.expr) -> dict[str, Word]:
+    def _given_environment(self, expression: ast.expr) -> dict[str, Word]:
         """Return the variables of ``env=``: of a dictionary, and of what is added to it by its name."""
-        if isinstance(given, ast.Call) and isinstance(made := self.values.scopes.returned(given), ast.Name):
-            given = made
-        whole = self.values.resolve(given) or given
+        if isinstance(expression, ast.Call) and isinstance(made := self.values.scopes.returned(expression), ast.Name):
+            expression = made
+        whole = self.values.resolve(expression) or expression
         parts = (
             [whole.left, whole.right] if isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.BitOr) else [whole]
         )
         words = {name: self.page.word(self.values.field(value)) for part in parts for name, value in dictionary(part)}
-        for name, value, always in self._added(given) if isinstance(given, ast.Name) else ():
+        for name, value, always in self._added(expression) if isinstance(expression, ast.Name) else ():
             word = self.page.word(self.values.field(value))
             sure = always and words.get(name, word).value == word.value
             words[name] = word if sure else word._replace(value=None, written=None)
         return words
 
-    def _added(self, given: ast.Name) -> Iterator[tuple[str, ast.expr, bool]]:
+    def _added(self, variable: ast.Name) -> Iterator[tuple[str, ast.expr, bool]]:
         """Yield ``env["NAME"] = value`` and ``env.update(…)`` of the same function, and whether it always happens."""
         scopes = self.values.scopes
-        for change in self.changes.get(given.id, ()):
-            if change.name and scopes.at[id(change.statement)] is scopes.at[id(given)]:
+        for change in self.changes.get(variable.id, ()):
+            if change.name and scopes.at[id(change.statement)] is scopes.at[id(variable)]:
                 always = not isinstance(scopes.parents.get(id(change.statement)), ast.If)
                 yield change.name, change.value, always
 

@@ -157,19 +157,19 @@ class SettingsFile:
         return self._file(f"{folder or '.'}/{key}/{groups[key].removesuffix('.yaml')}.yaml")
 
 
-def _expression(node: Node, at: ast.expr, left: list[int], taken: Collection[str] = ()) -> ast.expr:
+def _expression(node: Node, at: ast.expr, budget: list[int], skipped_keys: Collection[str] = ()) -> ast.expr:
     """Return a node as an expression of Python with the place of another one, without the keys that are taken."""
-    left[0] -= 1
+    budget[0] -= 1
     made: ast.expr
-    if left[0] < 0:
+    if budget[0] < 0:
         made = ast.Constant(...)
     elif node.kind == "map":
         pairs = [(name, value) for layer in reversed(list(node.layers())) for name, value in layer.pairs]
-        known = {name.text: value for name, value in pairs if name.value not in (None, "<<", *taken)}
+        known = {name.text: value for name, value in pairs if name.value not in (None, "<<", *skipped_keys)}
         keys = [ast.copy_location(ast.Constant(name), at) for name in known]
-        made = ast.Dict(list(keys), [_expression(value, at, left) for value in known.values()])
+        made = ast.Dict(list(keys), [_expression(value, at, budget) for value in known.values()])
     elif node.kind == "list":
-        made = ast.List([_expression(item, at, left) for item in node.items], ast.Load())
+        made = ast.List([_expression(item, at, budget) for item in node.items], ast.Load())
     else:
         made = ast.Constant(_scalar(node))
     return ast.copy_location(made, at)

@@ -99,16 +99,16 @@ def _table(scopes: Scopes, node: ast.expr) -> ast.expr | None:
     return scopes.find(node) if isinstance(node, ast.Name) else node
 
 
-def _turns(scopes: Scopes, given: ast.expr) -> list[ast.expr]:
+def _turns(scopes: Scopes, iterable: ast.expr) -> list[ast.expr]:
     """Return the elements of a list, the items of a dictionary, or the pairs that zip makes."""
-    called = last_name(given.func) if isinstance(given, ast.Call) else ""
-    if isinstance(given, ast.Call) and called == "items" and isinstance(given.func, ast.Attribute):
-        table = _table(scopes, given.func.value)
+    called = last_name(iterable.func) if isinstance(iterable, ast.Call) else ""
+    if isinstance(iterable, ast.Call) and called == "items" and isinstance(iterable.func, ast.Attribute):
+        table = _table(scopes, iterable.func.value)
         return [ast.Tuple([key, value]) for key, value in _pairs(table)]
-    if isinstance(given, ast.Call) and called == "zip":
-        columns = [_elements(scopes, each) for each in given.args]
+    if isinstance(iterable, ast.Call) and called == "zip":
+        columns = [_elements(scopes, each) for each in iterable.args]
         return [ast.Tuple(list(each)) for each in zip(*columns, strict=False)]
-    return _elements(scopes, given)
+    return _elements(scopes, iterable)
 
 
 def _elements(scopes: Scopes, node: ast.expr) -> list[ast.expr]:

@@ -55,9 +55,9 @@ def rule(script: Script) -> Diagnostics:
                 yield _finding(where, "An API key")
 
 
-def _finding(place: Span, what: str) -> Diagnostic:
+def _finding(place: Span, secret: str) -> Diagnostic:
     return Diagnostic(
         place,
-        f"{what} is written in the text.",
+        f"{secret} is written in the text.",
         "Everyone who reads the text or its history has it; use a file or the environment, and revoke this one.",
     )

@@ -86,7 +86,7 @@ def _judged(case: Case, option: GivenOption, word: Word, era: records.Era) -> Di
             severity="info",
         )
     if not era.choices:
-        message = f"{option.name} requires {refusal.wanted}, not {shorten(value)}."
+        message = f"{option.name} requires {refusal.expectation}, not {shorten(value)}."
         return Diagnostic(place, message, "The parser stops at a value that it cannot convert.")
     same = next((choice for choice in era.choices if choice.casefold() == value.casefold()), "")
     fix = edits.give(word, same, f"{option.name} {same}") if same else None

@@ -60,7 +60,7 @@ def rule(case: Case) -> Diagnostics:
         if refusal and not (name in OTHERS and refusal.by == "range"):
             refused.add(name)
             within = refusal.by == "range" or setting.id in CHOSEN
-            wrong = f"is out of range; use {refusal.wanted}" if within else f"is not {refusal.wanted}"
+            wrong = f"is out of range; use {refusal.expectation}" if within else f"is not {refusal.expectation}"
             message = f"{setting.option.name} {setting.text} {wrong}."
             yield Diagnostic(checks.at(setting), message, "LMDeploy rejects the value, or cannot serve with it.")
     for violation in checks.broken(case, *RANGES):

@@ -62,10 +62,10 @@ def _known(option: str, table: Mapping[str, str], version: Version) -> list[str]
     return [name for name in known if (option, name) not in WENT or version < WENT[option, name]]
 
 
-def _unknown(case: Case, setting: LaunchSetting, known: list[str]) -> Diagnostic:
+def _unknown(case: Case, setting: LaunchSetting, names: list[str]) -> Diagnostic:
     return Diagnostic(
         checks.at(setting),
         f"{checks.release(case)} does not have {shorten(setting.text or '')} for {setting.option.name}; "
-        f"use one of {', '.join(known)}.",
+        f"use one of {', '.join(names)}.",
         "An unknown name stops the server, in most releases only after the model is loaded.",
     )
