@@ -42,10 +42,10 @@ def names(kind: str, *more: str) -> Complete:
 
         if kind == "models" and begun.startswith((".", "/", "~")):
             return [CompletionItem(begun, type="dir")]
-        found = set(more)
+        completions = set(more)
         for name, record in getattr(load(), kind).items() if kind else ():
-            found |= {name, *getattr(record, "aliases", ()), getattr(record, "hub", name)}
-        fitting = (name for name in sorted(found) if name.casefold().startswith(begun.casefold()))
+            completions |= {name, *getattr(record, "aliases", ()), getattr(record, "hub", name)}
+        fitting = (name for name in sorted(completions) if name.casefold().startswith(begun.casefold()))
         return [CompletionItem(name) for name in fitting if " " not in name]  # bash would take each word for one
 
     return complete

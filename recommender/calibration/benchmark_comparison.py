@@ -142,9 +142,11 @@ def derive_spreads(comparisons: Iterable[PublishedComparison]) -> list[Spread]:
 
 
 def _derive(name: str, comparisons: Sequence[PublishedComparison]) -> Spread:
-    gpus = tuple(sorted({each.table.gpu for each in comparisons}))
-    left_out = {gpu: _factor([each for each in comparisons if each.table.gpu != gpu]) for gpu in gpus}
-    covered = [_share([each for each in comparisons if each.table.gpu == gpu], left_out[gpu]) for gpu in gpus]
+    gpus = tuple(sorted({comparison.table.gpu for comparison in comparisons}))
+    left_out = {gpu: _factor([comparison for comparison in comparisons if comparison.table.gpu != gpu]) for gpu in gpus}
+    covered = [
+        _share([comparison for comparison in comparisons if comparison.table.gpu == gpu], left_out[gpu]) for gpu in gpus
+    ]
     return Spread(
         id=name,
         value=_factor(comparisons),
@@ -152,7 +154,7 @@ def _derive(name: str, comparisons: Sequence[PublishedComparison]) -> Spread:
         high=max(left_out.values()),
         covered=statistics.fmean(covered),
         figures=len(comparisons),
-        tables=len({each.table.id for each in comparisons}),
+        tables=len({comparison.table.id for comparison in comparisons}),
         gpus=gpus,
         medians={
             group: statistics.median(each.ratio for each in members) for group, members in _groups(comparisons).items()

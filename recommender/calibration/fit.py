@@ -172,15 +172,15 @@ def list_fitted(store: Store) -> list[str]:
 def list_stages(observations: Sequence[Observation], store: Store) -> tuple[Stage, ...]:
     """Return the stages of a fit, in order."""
     starts, loads, mixtures, pytorch = [], [], [], []
-    for each in merge_repeats(observations):
-        if each.config.backend == "pytorch":
-            pytorch += [each] if each.concurrency else []
-        elif not each.concurrency:
-            starts.append(each)
-        elif is_mixture_load(each):
-            mixtures.append(each)
-        elif is_fitted(each):
-            loads.append(each)
+    for observation in merge_repeats(observations):
+        if observation.config.backend == "pytorch":
+            pytorch += [observation] if observation.concurrency else []
+        elif not observation.concurrency:
+            starts.append(observation)
+        elif is_mixture_load(observation):
+            mixtures.append(observation)
+        elif is_fitted(observation):
+            loads.append(observation)
     fitted = list_fitted(store)
     memory = [name for name in fitted if name not in speed.COEFFICIENTS]
     later = {*speed.EXPERT_COEFFICIENTS, *speed.PYTORCH_COEFFICIENTS}

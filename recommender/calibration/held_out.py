@@ -66,10 +66,10 @@ def solve_folds(
     """
     folds = list(list_folds(observations))
     with _workers(observations, store, whole) as pool:
-        found = {unseen: pool.apply_async(_solve_without, (unseen,)) for _, unseen in _unseen(folds, observations)}
+        results = {unseen: pool.apply_async(_solve_without, (unseen,)) for _, unseen in _unseen(folds, observations)}
         fits = {}
         for fold, unseen in _unseen(folds, observations):
-            values = found[unseen].get()
+            values = results[unseen].get()
             fits[fold.title] = {name: values[name] for name in list_fitted(store)}
             say(f"fitted without {fold.name}")
     return fits
@@ -89,8 +89,8 @@ def list_stale(observations: Sequence[Observation], store: Store, fits: Fits) ->
         return stale
     with _workers(observations, store, {}) as pool:
         asked = {(unseen, tuple(fits[fold.title].items())): fold.title for fold, unseen in _unseen(folds, observations)}
-        found = [(title, pool.apply_async(_improve_without, key)) for key, title in asked.items()]
-        return [f"{title}: {name} is not at its best" for title, names in found for name in names.get()]
+        pending = [(title, pool.apply_async(_improve_without, key)) for key, title in asked.items()]
+        return [f"{title}: {name} is not at its best" for title, names in pending for name in names.get()]
 
 
 def _unseen(folds: Sequence[Fold], observations: Sequence[Observation]) -> Iterator[tuple[Fold, tuple[int, ...]]]:

@@ -56,12 +56,14 @@ def _residuals(name: str, errors: Sequence[HeldOutError]) -> records.Residuals:
         by_workload=rounded(_median(by_workload)) if by_workload else None,
         worst=rounded(max(abs(error.error) for error in errors)),
         covered=rounded(inside / sum(weight for _, weight in weights)),
-        predictions=len({prediction_key(each) for each in observations}),
-        starts=len({each.run for each in observations}),
-        models=tuple(sorted({each.model for each in observations})),
-        engines=tuple(sorted({each.resolved.engine for each in observations})),
-        gpus=tuple(sorted({each.gpu for each in observations})),
-        cards=tuple(sorted({name_group(each.resolved.gpu, each.config.tp) for each in observations})),
+        predictions=len({prediction_key(observation) for observation in observations}),
+        starts=len({observation.run for observation in observations}),
+        models=tuple(sorted({observation.model for observation in observations})),
+        engines=tuple(sorted({observation.resolved.engine for observation in observations})),
+        gpus=tuple(sorted({observation.gpu for observation in observations})),
+        cards=tuple(
+            sorted({name_group(observation.resolved.gpu, observation.config.tp) for observation in observations})
+        ),
     )
 
 

@@ -176,8 +176,8 @@ def _with_8_bits(
     if not wins or config.kv_bits < 16 or resolved.images or resolved.rps or resolved.total_tokens() < LONG_CONTEXT:
         return picked
     eight_bits = replace(candidates.at_bits(resolved, config, 8), kv_bits_by="speed")
-    found = _assess(resolved, eight_bits, fact_values, applicable)
-    eight = None if found.findings or found.missed else found.candidate
+    assessed = _assess(resolved, eight_bits, fact_values, applicable)
+    eight = None if assessed.findings or assessed.missed else assessed.candidate
     return eight if eight and eight.speed.rps.value >= EIGHT_BITS_WIN * picked.speed.rps.value else picked
 
 

@@ -65,14 +65,14 @@ def write_folder(layout: Layout, form: str, name: str, *, force: bool) -> None:
 
     if name in ("", "-"):
         raise RequestError(f"--format {form} writes several files; name a folder for them, such as -o fleet")
-    made, folder = write.render_files(layout, form), Path(name)
+    texts, folder = write.render_files(layout, form), Path(name)
     try:
-        work = write.find_work(made, folder)
+        work = write.find_work(texts, folder)
         if work and not force:
             more = f" and {len(work) - 1} more" if len(work) > 1 else ""
             told = "edited by hand, or not written by recommend; name another folder, or add --force to overwrite"
             fail(f"-o {masked(str(work[0]))}{more}: {told}", MACHINE)
-        written = write.write(made, folder)
+        written = write.write(texts, folder)
     except OSError as error:
         shown = masked(str(error.filename or name))
         why = "a file" if isinstance(error, (FileExistsError, NotADirectoryError)) else error.strerror or error

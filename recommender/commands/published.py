@@ -37,9 +37,9 @@ def published(only_check: bool, rows: bool, folder: Path | None) -> None:
 
     place = knowledge_of(folder)
     store = load(place)
-    found = list(compare_published(store))
-    spreads = derive_spreads(found)
-    click.echo(table(found, {spread.id: spread.value for spread in spreads}, rows))
+    comparisons = list(compare_published(store))
+    spreads = derive_spreads(comparisons)
+    click.echo(table(comparisons, {spread.id: spread.value for spread in spreads}, rows))
     stale = False
     for spread in spreads:
         path, text = place / "coefficients" / f"{spread.id}.yaml", as_yaml(spread, store)
@@ -60,17 +60,17 @@ def table(comparisons: Sequence[PublishedComparison], widening: Mapping[str, flo
     ``widening`` is the factor on the ends of a range, by coefficient.
     """
     lines = [f"{'GPU and weights':<32}{'figures':>8}{'median':>8}{'least':>8}{'most':>8}{'in range':>10}"]
-    for name in dict.fromkeys(each.name for each in comparisons):
-        group = [each for each in comparisons if each.name == name]
-        ratios = sorted(each.ratio for each in group)
-        inside = sum(each.needed <= widening[each.spread] for each in group) / len(group)
+    for name in dict.fromkeys(comparison.name for comparison in comparisons):
+        group = [comparison for comparison in comparisons if comparison.name == name]
+        ratios = sorted(row.ratio for row in group)
+        inside = sum(row.needed <= widening[row.spread] for row in group) / len(group)
         middle = statistics.median(ratios)
         lines.append(f"{name:<32}{len(group):>8}{middle:>8.2f}{ratios[0]:>8.2f}{ratios[-1]:>8.2f}{inside:>10.0%}")
-        for each in group if rows else ():
-            load = each.load
+        for row in group if rows else ():
+            load = row.load
             what = f"{load.concurrency} x {load.input_tokens}+{load.output_tokens}"
-            figures = f"{each.published:>9,.1f}{each.predicted:>9,.1f}{each.ratio:>6.2f}"
+            figures = f"{row.published:>9,.1f}{row.predicted:>9,.1f}{row.ratio:>6.2f}"
             lines.append(
-                f"  {each.table.id:<36}{what:<17}{figures}{'' if each.needed <= widening[each.spread] else '  outside'}"
+                f"  {row.table.id:<36}{what:<17}{figures}{'' if row.needed <= widening[row.spread] else '  outside'}"
             )
     return "\n".join(lines)

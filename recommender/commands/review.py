@@ -159,10 +159,10 @@ def _run(paths: tuple[str, ...], options: Mapping[str, Any]) -> int:
         failed.append(text)
         _say(text)
 
-    found = list(inputs.subjects(paths, complain))
-    if not found and not failed and options["form"] in TEXTS:
+    subjects = list(inputs.subjects(paths, complain))
+    if not subjects and not failed and options["form"] in TEXTS:
         _say("no script to review")
-    code = _review_files(found, answers, options, complain)
+    code = _review_files(subjects, answers, options, complain)
     return BAD_REQUEST if failed else code
 
 

@@ -57,13 +57,13 @@ def _replace(path: Path, text: str, new: int, old_stat: os.stat_result | None) -
 
 def _keep(path: Path, handle: int, old_stat: os.stat_result) -> None:
     """Give a new file the owner, group, attributes and mode of the one that it replaces. Raises OSError."""
-    made = os.fstat(handle)
+    new_stat = os.fstat(handle)
     try:
-        if (made.st_uid, made.st_gid) != (old_stat.st_uid, old_stat.st_gid):
+        if (new_stat.st_uid, new_stat.st_gid) != (old_stat.st_uid, old_stat.st_gid):
             os.fchown(
                 handle,
-                old_stat.st_uid if old_stat.st_uid != made.st_uid else -1,
-                old_stat.st_gid if old_stat.st_gid != made.st_gid else -1,
+                old_stat.st_uid if old_stat.st_uid != new_stat.st_uid else -1,
+                old_stat.st_gid if old_stat.st_gid != new_stat.st_gid else -1,
             )
     except PermissionError:
         owner = f"{old_stat.st_uid}:{old_stat.st_gid}"

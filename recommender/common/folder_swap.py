@@ -94,9 +94,9 @@ def _link(folder: Path, copy: Path, most: int) -> int:
     Raises CannotSwap for more than ``most`` entries, and OSError.
     """
     copy.mkdir()
-    found, made = folder.stat(), copy.stat()
-    if (found.st_uid, found.st_gid) != (made.st_uid, made.st_gid):
-        os.chown(copy, found.st_uid, found.st_gid)
+    old_stat, new_stat = folder.stat(), copy.stat()
+    if (old_stat.st_uid, old_stat.st_gid) != (new_stat.st_uid, new_stat.st_gid):
+        os.chown(copy, old_stat.st_uid, old_stat.st_gid)
     for entry in os.scandir(folder):
         most -= 1
         if most < 0:

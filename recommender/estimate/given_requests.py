@@ -34,11 +34,11 @@ def replay_trace(
     """
     request, replayed = resolved.request, resolved.request.replay[:: config.servers]
     hits, most = (find_hits(request.replay, tokens, config.servers) for tokens in (kv_tokens, 0))
-    found: tuple[Sequence[int], float] = (), sum(hits) / sum(most) if any(most) else 1.0
+    reuse: tuple[Sequence[int], float] = (), sum(hits) / sum(most) if any(most) else 1.0
     if any(most) and not request.repeated_share:
-        found = hits, 1.0
+        reuse = hits, 1.0
     lengths = [(each.prompt, each.output) for each in replayed]
-    server, requests = _describe_given(resolved, config, coefficients, times_of, kv_tokens, lengths, *found)
+    server, requests = _describe_given(resolved, config, coefficients, times_of, kv_tokens, lengths, *reuse)
     times = (each.at / request.headroom for each in replayed)
     figures = simulate_replay(server, list(zip(times, requests, strict=True)), resolved.rps / config.servers)
     return replace(figures, rps=figures.rps * config.servers, tokens=figures.tokens * config.servers)

@@ -181,19 +181,19 @@ def _climb(
     A simulation of few hundred requests is off by a percent or two; without this a server would sometimes seem faster
     with one request more.
     """
-    found = _simulate_clients(_without_slack(server, turns, rungs[-1]), turns, rungs[-1])
+    figures = _simulate_clients(_without_slack(server, turns, rungs[-1]), turns, rungs[-1])
     if len(rungs) == 1:
-        return found
+        return figures
     less = _climb(server, turns, rungs[:-1])
-    mean = min(max(found.latency.mean, less.latency.mean), less.latency.mean * rungs[-1] / rungs[-2])
-    latency = replace(_each(max, found.latency, less.latency), mean=mean)
+    mean = min(max(figures.latency.mean, less.latency.mean), less.latency.mean * rungs[-1] / rungs[-2])
+    latency = replace(_each(max, figures.latency, less.latency), mean=mean)
     rps = 1e3 * rungs[-1] / mean
     return LoadFigures(
-        ttft=_each(min, _each(max, found.ttft, less.ttft), latency),
-        tpot=_each(max, found.tpot, less.tpot),
+        ttft=_each(min, _each(max, figures.ttft, less.ttft), latency),
+        tpot=_each(max, figures.tpot, less.tpot),
         latency=latency,
         rps=rps,
-        tokens=found.tokens / found.rps * rps,
+        tokens=figures.tokens / figures.rps * rps,
     )
 
 

@@ -56,7 +56,7 @@ def likely_range(resolved: ResolvedRequest, memory: Memory, tp: int) -> tuple[in
 
 
 def _estimate_server(resolved: ResolvedRequest, config: Configuration, used_bytes: int) -> Memory:
-    """Return the memory of one server on a GPU of which ``used_bytes`` bytes are in use."""
+    """Return the memory of one server on a GPU of which ``used_bytes`` are in use."""
     engine = engine_of(config)
     forward = engine.forward_tokens(config.prefill_tokens, config.max_batch_size, config.tp)
     warmup = engine.warmup_tokens(resolved.version, forward, config.session_len)

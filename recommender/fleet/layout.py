@@ -72,11 +72,11 @@ def lay_out(fleet: SizedFleet, plan: FleetPlan) -> Layout:
     # What stands for a mix is too long for the head of a file; the lengths and the most images of it stay.
     own = replace(fleet.resolved.request, asked=())
     request = replace(own, gpu_count=kind.cards, cpus=kind.cpus, concurrency=concurrency)
-    made = recommend(request, plan.resolved.store, room=False)
+    recommendation = recommend(request, plan.resolved.store, room=False)
     aim = plan.aim
-    admitted, wait_ms = _admit(made, fleet, aim.goals) if aim.goals else (0, 0.0)
+    admitted, wait_ms = _admit(recommendation, fleet, aim.goals) if aim.goals else (0, 0.0)
     return Layout(
-        made,
+        recommendation,
         fleet.hosts,
         fleet.spare,
         wait_ms,
@@ -99,8 +99,8 @@ def _admit(recommendation: Recommendation, fleet: SizedFleet, goals: tuple[TimeG
     def times(requests: int) -> list[float]:
         """Return the share of each goal that a server takes with so many requests."""
         resolved = replace(recommendation.resolved, concurrency=requests * config.servers)
-        found = speed.estimate(resolved, config, ranged=False, kv_tokens=recommendation.memory.kv_tokens)
-        return [found.goal_ms(goal) / goal.most_ms for goal in goals]
+        prediction = speed.estimate(resolved, config, ranged=False, kv_tokens=recommendation.memory.kv_tokens)
+        return [prediction.goal_ms(goal) / goal.most_ms for goal in goals]
 
     def is_late(requests: int) -> bool:
         limits = [1.0 if goal.figure == "tpot" else SERVED_SHARE for goal in goals]

@@ -159,8 +159,8 @@ def size_fleet(request: Request, kind: HostKind, aim: Aim, store: Store) -> Size
     best, rough, hosts = searches[-1], searches[-1].rates(effort=ROUGH), UNBOUNDED
     for search in reversed(searches):  # a larger batch seldom takes more hosts
         rates = search.rates(effort=ROUGH, like=rough)
-        if found := rates.find(below=hosts):
-            best, rough, hosts = search, rates, found
+        if fewest := rates.find(below=hosts):
+            best, rough, hosts = search, rates, fewest
     if hosts == UNBOUNDED:
         return _fleet(best, best.rates(), 0)
     effort = LONG if aim.burst == 1 and any(goal.figure == "ttft" for goal in aim.goals) else 1.0

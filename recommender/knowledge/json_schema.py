@@ -19,10 +19,10 @@ def output_schema(kind: type, title: str, version: int) -> dict[str, Any]:
 
     class Described(GenerateJsonSchema):
         def dataclass_schema(self, schema: Any) -> dict[str, Any]:
-            made = super().dataclass_schema(schema)
+            properties_schema = super().dataclass_schema(schema)
             for name, text in field_docstrings(schema["cls"]).items():
-                made["properties"][name]["description"] = text
-            return made
+                properties_schema["properties"][name]["description"] = text
+            return properties_schema
 
     schema = TypeAdapter(kind).json_schema(mode="serialization", schema_generator=Described)
     schema["properties"] = {"format": {}} | schema["properties"]

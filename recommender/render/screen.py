@@ -228,10 +228,10 @@ def _text(value: str, most: int = 11) -> str:
 
 def _warnings(recommendation: Recommendation) -> Iterator[str]:
     """Show what needs action, two lines each at most."""
-    found = sorted(
+    findings = sorted(
         recommendation.findings, key=lambda finding: [*SEVERITIES, "warn", finding.severity].index(finding.severity)
     )
-    texts = [f"{SEVERITIES.get(finding.severity, 'warning')}: {finding.message}" for finding in found]
+    texts = [f"{SEVERITIES.get(finding.severity, 'warning')}: {finding.message}" for finding in findings]
     if recommendation.request.vram_gib:
         texts += (f"warning: {text.partition('. ')[2]}" for text in on_empty_gpu(recommendation))
     if costs_accuracy(recommendation) and not any("accuracy" in text for text in texts):

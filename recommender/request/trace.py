@@ -235,8 +235,8 @@ def _summary(trace: Trace, rows: Rows, prefixes_known: bool) -> Iterator[str]:
         yield f"most in flight: {trace.most_in_flight:,}"
     if prefixes_known:
         first = f"first {trace.prefix_tokens:,} tokens" if trace.prefix_tokens else "none"
-        found = f"a prefix cache finds up to {trace.prefix_hit_share:.0%} of the input"
-        yield f"prefix that 90 % of the requests share: {first}; {found}"
+        prefix_share = f"a prefix cache finds up to {trace.prefix_hit_share:.0%} of the input"
+        yield f"prefix that 90 % of the requests share: {first}; {prefix_share}"
     elif trace.prefix_hit_share:
         yield f"prefix cache: the server found {trace.prefix_hit_share:.0%} of the input in it"
     if trace.skipped:

@@ -159,14 +159,14 @@ class Reader:
         tokens = _tokens(self._input.of(row), "input tokens")
         if isinstance(tokens, str):
             return tokens
-        made = _tokens(self._output.of(row), "output tokens")
-        if isinstance(made, str):
-            return made
+        output = _tokens(self._output.of(row), "output tokens")
+        if isinstance(output, str):
+            return output
         time, form = seconds(self._time.of(row), self.format.unit or self._time.unit()) or (None, "")
         cached = number(self._cached.of(row))
         known = int(cached) if cached is not None and 0 <= cached <= tokens else None
         images, beginning = self._content(row, tokens)
-        return Understood(tokens, made, time, form, self._duration(row, time), known, images, beginning)
+        return Understood(tokens, output, time, form, self._duration(row, time), known, images, beginning)
 
     def _duration(self, row: Row, start: float | None) -> float | None:
         """Return a request's seconds from start to end; None if unknown."""

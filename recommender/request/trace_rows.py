@@ -179,10 +179,12 @@ class Rows:
         strategy = inner(run, "config", "strategy", "type_") or inner(run, "args", "strategy", "type_")
         if strategy in CLOSED:
             self.no_arrivals = f"the strategy {strategy} sends requests when others end"
-        made = inner(run, "metrics", "request_totals", "successful")
-        made = number(made if made is not None else inner(run, "run_stats", "requests_made", "successful")) or 0
-        if made > len(good):
-            self.no_arrivals = f"the report keeps {len(good):,} of {made:,.0f} requests"
+        successes = inner(run, "metrics", "request_totals", "successful")
+        successes = (
+            number(successes if successes is not None else inner(run, "run_stats", "requests_made", "successful")) or 0
+        )
+        if successes > len(good):
+            self.no_arrivals = f"the report keeps {len(good):,} of {successes:,.0f} requests"
         for request in good:
             yield self._plain(request) if isinstance(request, dict) else NO_OBJECT
 

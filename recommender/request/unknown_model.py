@@ -79,18 +79,18 @@ def _near(store: Store, name: str) -> list[str]:
         return [model.id for model in named[:SHOWN]]
     models = store.models.values()
     known = {normal(alias): alias for model in models for alias in (model.hub, *model.aliases, model.id)}
-    found = [known[key] for key in difflib.get_close_matches(normal(name)[:80], known, n=3, cutoff=TYPO)]
-    if not found:
+    similar = [known[key] for key in difflib.get_close_matches(normal(name)[:80], known, n=3, cutoff=TYPO)]
+    if not similar:
         last = normal(name.rstrip("/").rpartition("/")[2])
-        found = [known[key] for key in difflib.get_close_matches(last[:80], known, n=3, cutoff=TYPO)]
+        similar = [known[key] for key in difflib.get_close_matches(last[:80], known, n=3, cutoff=TYPO)]
     said = re.findall(r"[a-z]+", name.casefold().rpartition("/")[2])
-    there = set(re.findall(r"[a-z]+", " ".join(found).casefold()))
+    there = set(re.findall(r"[a-z]+", " ".join(similar).casefold()))
     own = [
         word
         for word in said
         if len(word) >= LEAST_LETTERS and not difflib.get_close_matches(word, there, n=1, cutoff=WORD)
     ]
-    return [] if own else found
+    return [] if own else similar
 
 
 def family(name: str, release: str, preferred: set[str]) -> tuple[str, bool]:

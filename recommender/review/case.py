@@ -165,7 +165,7 @@ def cases(
     """
     launches = script.launches if launches is None else launches
     first: dict[Hashable, Case] = {}
-    found: list[Case] = []
+    launch_cases: list[Case] = []
     for launch in launches:
         known = context(script, launch, options, project or {})
         case = Case(script, launch, known, launch_settings(known.resolved, launch))
@@ -173,8 +173,8 @@ def cases(
         if key not in first and len(first) >= MOST_KINDS:
             continue
         twin = first.setdefault(key, case)
-        found.append(case if twin is case else replace(case, twin=twin))
-    return found
+        launch_cases.append(case if twin is case else replace(case, twin=twin))
+    return launch_cases
 
 
 def _alike(case: Case) -> Hashable:

@@ -188,17 +188,19 @@ def _of_sweeps(
 
     A benchmark tries extremes.
     """
-    made = sweeps.launches(script)
+    variants = sweeps.launches(script)
     models = [*sweeps.of_models(script), *sweeps.of_branches(script)]
-    words = [word for launch in made for option in launch.options for word in option.values]
-    words += [launch.model for launch in made if launch.model is not None]
+    words = [word for launch in variants for option in launch.options for word in option.values]
+    words += [launch.model for launch in variants if launch.model is not None]
     values = {place for word in words for place in (word.place, word.written)}
-    run = _Run(script, tuple(cases(script, options, project, tuple(made))), ())
+    run = _Run(script, tuple(cases(script, options, project, tuple(variants))), ())
     each = _Run(script, tuple(cases(script, options, project, tuple(models))), ())
-    for rule_ in chosen if made or models else ():
+    for rule_ in chosen if variants or models else ():
         single = rule_._replace(whole=None)
-        found = (finding for finding in run.findings(single) if finding.severity == "error" and finding.place in values)
-        for finding in (*found, *each.findings(single)):
+        errors = (
+            finding for finding in run.findings(single) if finding.severity == "error" and finding.place in values
+        )
+        for finding in (*errors, *each.findings(single)):
             yield Finding(rule_, script.path, finding.diagnostic._replace(fix=None))
 
 

@@ -139,12 +139,16 @@ def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:
     explanations = _recommended(case.twin or case)
     if explanations is None:
         return [], "no configuration fits; recommend shows the nearest change", []
-    wanted = [each for each in explanations if _is_decided_here(case, each) and not _holds_session(case, each)]
+    wanted = [
+        explanation
+        for explanation in explanations
+        if _is_decided_here(case, explanation) and not _holds_session(case, explanation)
+    ]
     new = {each.option: list(_change(case, each)) for each in wanted}
     blocked = [each for each in wanted if not new[each.option] and _is_missing(case, each)]
     flags = [each for each in blocked if each.kind == "flag"]
     if flags:
-        missing = ", ".join(spelled(case, each.option, each.value, each.switch) for each in flags)
+        missing = ", ".join(spelled(case, flag.option, flag.value, flag.switch) for flag in flags)
         return [], f"these cannot be added here, so add them by hand: {missing}", []
     shared = next((each for name, made in new.items() for each in made if _is_shared(case, name, each, new)), None)
     if shared is not None:

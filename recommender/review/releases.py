@@ -190,8 +190,8 @@ def _beside(script: str) -> tuple[Pinned, ...]:
             if matches:
                 return tuple(Pinned(match[match.lastindex or 1], file=name) for match in matches)
     for name, text in texts.items():
-        found = (asked for _, asked in ranges(text, quoted=name == "Dockerfile"))
-        pinned = [Pinned(release, file=name, requirement=asked) for asked in found if (release := newest(asked))]
+        requirements = (asked for _, asked in ranges(text, quoted=name == "Dockerfile"))
+        pinned = [Pinned(release, file=name, requirement=asked) for asked in requirements if (release := newest(asked))]
         if pinned:
             return tuple(pinned)
     return ()

@@ -185,17 +185,17 @@ def _pages(data: SiteData) -> dict[str, Any]:
 def stored_table(data: SiteData) -> Iterator[str]:
     """Return the stored answers as a table, for browsers without scripts."""
     head = data.labels("Model", "GPU", "Concurrency", "GiB", "Latency, ms", "Requests/s", "Script")
-    yield f"<table><thead><tr>{''.join(f'<th>{each}</th>' for each in head)}</tr></thead><tbody>"
-    for each in stored_answers.stored_answers():
-        speed = each.answer["speed"]
+    yield f"<table><thead><tr>{''.join(f'<th>{title}</th>' for title in head)}</tr></thead><tbody>"
+    for stored in stored_answers.stored_answers():
+        speed = stored.answer["speed"]
         cells = (
-            data.store.models[each.model].hub,
-            data.store.gpus[each.gpu].name,
-            each.load,
-            f"{each.answer['memory']['total'][0]:g}",
+            data.store.models[stored.model].hub,
+            data.store.gpus[stored.gpu].name,
+            stored.load,
+            f"{stored.answer['memory']['total'][0]:g}",
             f"{speed['latency_ms'][0]:,.0f}",
             markup.figure(speed["rps"][0]),
         )
-        link = f'<a href="md:{stored_answers.FOLDER}/{each.name}.sh" download="serve.sh">serve.sh</a>'
+        link = f'<a href="md:{stored_answers.FOLDER}/{stored.name}.sh" download="serve.sh">serve.sh</a>'
         yield f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}<td>{link}</td></tr>"
     yield "</tbody></table>"

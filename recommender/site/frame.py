@@ -33,12 +33,12 @@ def files(
         for language in LANGUAGES
     }
     for path, names in PARTS.items():
-        found = [MAP.sub("", parts[each]) for name in names for each in fnmatch.filter(parts, f"assets/{name}")]
+        scripts = [MAP.sub("", parts[each]) for name in names for each in fnmatch.filter(parts, f"assets/{name}")]
         if path == SCRIPT:
             # A block keeps the names of a script to itself.
             settings = f"const THEME = {to_json({**theme, 'texts': texts})};"
-            found = ['"use strict";', settings, *(f"{{\n{text}\n}}" for text in found)]
-        yield path, "\n".join(found)
+            scripts = ['"use strict";', settings, *(f"{{\n{text}\n}}" for text in scripts)]
+        yield path, "\n".join(scripts)
 
 
 def is_part(path: str) -> bool:

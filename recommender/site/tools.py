@@ -68,7 +68,8 @@ def checker(data: SiteData, _: str) -> Iterator[str]:
                 **choices(data),
                 "usual": stored_answers.FIRST["gpu"],
                 "lmdeploys": [
-                    {"id": each.id, "name": each.id, "detail": each.published} for each in reversed(data.releases)
+                    {"id": release.id, "name": release.id, "detail": release.published}
+                    for release in reversed(data.releases)
                 ],
                 "texts": texts(data, CHECKER),
                 "findings": {} if data.english else answer_texts.of_reviews(data),

@@ -75,14 +75,14 @@ def _replay(text: str, speed: float, recommendation: Recommendation, seconds: fl
         raise RequestError(f"--phase {text}: {wrong}")
     room = recommendation.config.session_len - replace(resolved, prompt_tokens=1).input_tokens()
     sent: list[Replayed] = []
-    for each in request.replay:
-        if (at := each.at / speed) >= seconds * 1e3:
+    for replayed in request.replay:
+        if (at := replayed.at / speed) >= seconds * 1e3:
             break
-        output = min(each.output, room - 1)
-        prompt = min(resolved.prompt_in_turn(each.prompt, output, 0), room - output)
-        shared = min(each.shared, sent[each.of].prompt if sent else 0, prompt - 1)
-        sent.append(each._replace(at=at, prompt=prompt, output=output, shared=shared))
-    cut = sum(each[1:3] != asked[1:3] for each, asked in zip(sent, request.replay, strict=False))
+        output = min(replayed.output, room - 1)
+        prompt = min(resolved.prompt_in_turn(replayed.prompt, output, 0), room - output)
+        shared = min(replayed.shared, sent[replayed.of].prompt if sent else 0, prompt - 1)
+        sent.append(replayed._replace(at=at, prompt=prompt, output=output, shared=shared))
+    cut = sum(replayed[1:3] != asked[1:3] for replayed, asked in zip(sent, request.replay, strict=False))
     lasts = seconds
     if len(sent) == len(request.replay) and sent[-1].at:  # then it ends when on average the next would come
         lasts = min(seconds, sent[-1].at / 1e3 * len(sent) / (len(sent) - 1))

@@ -41,8 +41,8 @@ def predict_replay(setup: Setup, run: records.SmokeRun, phase: records.Phase) ->
     resolved = replace(
         with_free_memory(resolved, run),
         request=replace(resolved.request, replay=replay, repeated_share=0.0, headroom=1.0),
-        prompt_tokens=max(round(statistics.fmean(each.prompt for each in replay)), 1),
-        output_tokens=max(round(statistics.fmean(each.output for each in replay)), 1),
+        prompt_tokens=max(round(statistics.fmean(request.prompt for request in replay)), 1),
+        output_tokens=max(round(statistics.fmean(request.output for request in replay)), 1),
         prompt_lengths=(),
         output_lengths=(),
         prefix_tokens=_common(replay),

@@ -16,16 +16,16 @@ def find_hits(replay: Sequence[Replayed], kv_tokens: int, servers: int = 1) -> l
     hits: list[int] = []
     written, used = 0, dict[int, int]()
     for place in range(0, len(replay), servers):
-        each = replay[place]
-        of, found = each.of, each.shared
-        while found and of % servers:  # another server has it; this one may have what that repeated
-            of, found = replay[of].of, min(found, replay[of].shared)
-        if found and kv_tokens and found + written - used[of] > kv_tokens:
-            found = 0
-        hits.append(found)
-        written += each.prompt - found + each.output
+        request = replay[place]
+        of, hit = request.of, request.shared
+        while hit and of % servers:  # another server has it; this one may have what that repeated
+            of, hit = replay[of].of, min(hit, replay[of].shared)
+        if hit and kv_tokens and hit + written - used[of] > kv_tokens:
+            hit = 0
+        hits.append(hit)
+        written += request.prompt - hit + request.output
         used[place] = written
-        while found:  # what it repeats was used now, and so was what that repeats
+        while hit:  # what it repeats was used now, and so was what that repeats
             used[of] = written
-            of, found = replay[of].of, min(found, replay[of].shared)
+            of, hit = replay[of].of, min(hit, replay[of].shared)
     return hits

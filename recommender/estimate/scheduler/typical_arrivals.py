@@ -41,7 +41,7 @@ class SimpleQueue(NamedTuple):
 
     def waits(self, gaps: Sequence[float], sizes: Sequence[int]) -> list[tuple[float, float]]:
         """Return how long the first and the last request of each group wait."""
-        work, inside, found = 0.0, 0.0, []
+        work, inside, group_waits = 0.0, 0.0, []
         slots, capacity, hold = self.slots, self.capacity, self.slots / self.capacity
         station, exp = self.station, math.exp
         for gap, size in zip(gaps, sizes, strict=True):
@@ -56,8 +56,8 @@ class SimpleQueue(NamedTuple):
             first = work + (inside - slots) / capacity if inside > slots else work
             work += size * station
             inside += size
-            found.append((first, work + (inside - slots) / capacity if inside > slots else work))
-        return found
+            group_waits.append((first, work + (inside - slots) / capacity if inside > slots else work))
+        return group_waits
 
 
 def typical_gaps(
@@ -86,12 +86,12 @@ def typical_gaps(
 
     last_start = bisect_left(numbers, numbers[-1] - count - max(sizes))
     start = min(range(0, max(last_start, 1), max(last_start // STARTS, 1)), key=differs)
-    found: list[float] = []
+    stretch: list[float] = []
     for gap, size in zip(gaps[start:], sizes[start:], strict=True):
-        found += [gap, *(0.0,) * (size - 1)]
-        if len(found) >= count:
+        stretch += [gap, *(0.0,) * (size - 1)]
+        if len(stretch) >= count:
             break
-    return found[:count]
+    return stretch[:count]
 
 
 class _Mark(NamedTuple):

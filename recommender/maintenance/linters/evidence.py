@@ -39,9 +39,9 @@ def comparisons(knowledge: KnowledgeFolder) -> Iterator[Problem]:
             yield from problems
             readable = all(name in runs for name in (*comparison.of, *comparison.than))
             if readable and not problems:
-                found = claim_measurements.compare(comparison, runs)
-                compared |= {*found.of, *found.than}
-                yield from _loads(file, f"comparisons[{number}]", claim.verdict, found)
+                measurement = claim_measurements.compare(comparison, runs)
+                compared |= {*measurement.of, *measurement.than}
+                yield from _loads(file, f"comparisons[{number}]", claim.verdict, measurement)
         yield from _uncompared(file, claim, runs, compared)
 
 

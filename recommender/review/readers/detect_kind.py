@@ -98,20 +98,23 @@ def _with_embedded(script: Script) -> Script:
             inner = mentions.PLACEHOLDER.sub(_as_variable, inner)
         blank = _indented(blank) if kind == "python" and inner[:1].isspace() else blank
         if changes:
-            found = _expanded(replace(script, written=written), start, end, changes, path, kind)
+            file = _expanded(replace(script, written=written), start, end, changes, path, kind)
         else:
-            found = _read(path, blank + inner, kind, written)
+            file = _read(path, blank + inner, kind, written)
         script = replace(
             script,
             launches=(
                 *script.launches,
-                *(launch._replace(guarded=True, container=launch.container or container) for launch in found.launches),
+                *(launch._replace(guarded=True, container=launch.container or container) for launch in file.launches),
             ),
-            tools=(*script.tools, *found.tools),
-            calls=(*script.calls, *(call for call in found.calls if call.words and call.words[0].raw.startswith("--"))),
-            comments=tuple(sorted({*script.comments, *found.comments}, key=lambda comment: comment.place)),
-            followed=(*script.followed, *found.followed),
-            problems=(*script.problems, *_of_commands(script, found, start, end)),
+            tools=(*script.tools, *file.tools),
+            calls=(
+                *script.calls,
+                *(call for call in file.calls if call.words and call.words[0].raw.startswith("--")),
+            ),
+            comments=tuple(sorted({*script.comments, *file.comments}, key=lambda comment: comment.place)),
+            followed=(*script.followed, *file.followed),
+            problems=(*script.problems, *_of_commands(script, file, start, end)),
             repairable=script.repairable and not changes,
         )
     return script
@@ -127,17 +130,17 @@ def _of_commands(script: Script, embedded: Script, start: int, end: int) -> Iter
         return
     starts = mentions.LAUNCH if embedded.kind != "python" else PYTHON
     places = [match.span() for match in starts.finditer(script.text, start, end)]
-    places += [(each.place.start, each.place.end) for each in (*embedded.launches, *embedded.tools)]
+    places += [(launch.place.start, launch.place.end) for launch in (*embedded.launches, *embedded.tools)]
     if places:
         first, last = min(places)[0], max(end for _, end in places)
         first, last = script.text.rfind("\n", 0, first) + 1, script.text.find("\n", last)
         last = end if last < 0 or embedded.kind == "python" else last
         first = start if embedded.kind == "python" else first
         seen: set[str] = set()
-        for each in embedded.problems:
-            if first <= each.place.start <= last and each.message not in seen:
-                seen.add(each.message)
-                yield each
+        for problem in embedded.problems:
+            if first <= problem.place.start <= last and problem.message not in seen:
+                seen.add(problem.message)
+                yield problem
 
 
 def _expanded(
@@ -150,19 +153,19 @@ def _expanded(
         lines = [0, *(match.end() for match in re.finditer("\n", text.code))]
         blanks = (re.compile(r"[ \t]*").match(text.code, at, at + margin) for at in lines)
         text = text.without({at for blank in blanks if blank for at in range(*blank.span())})
-    found = _read(path, text.code, kind, script.written)
+    inner = _read(path, text.code, kind, script.written)
 
     def place(span: Span) -> Span:
         return script.place(*text.span(span.start, span.end))
 
     return replace(
-        found,
-        launches=relocate(found.launches, place),
-        tools=relocate(found.tools, place),
-        calls=relocate(found.calls, place),
-        comments=relocate(found.comments, place),
-        problems=relocate(found.problems, place),
-        followed=tuple(text.span(*each) for each in found.followed),
+        inner,
+        launches=relocate(inner.launches, place),
+        tools=relocate(inner.tools, place),
+        calls=relocate(inner.calls, place),
+        comments=relocate(inner.comments, place),
+        problems=relocate(inner.problems, place),
+        followed=tuple(text.span(*each) for each in inner.followed),
     )
 
 

@@ -67,9 +67,9 @@ def read(script: Script) -> Script:
         elif name.startswith(COPIED):
             stage.files[name.removeprefix(COPIED)] = part
         elif name in ("ENV", "ARG"):
-            found = _variables(page, part, stage.arguments | stage.environment)
-            stage.arguments |= found if name == "ARG" else {}
-            stage.environment |= found if name == "ENV" else {}
+            values = _variables(page, part, stage.arguments | stage.environment)
+            stage.arguments |= values if name == "ARG" else {}
+            stage.environment |= values if name == "ENV" else {}
         elif name == "HEALTHCHECK" and not part.code.strip().upper().startswith("NONE"):
             place = page.place(*part.span(0, len(part.code)))
             port = port_asked(page, place, part.code)
@@ -154,21 +154,21 @@ def _instructions(code: str, page: SourceText, comments: list[Comment]) -> Itera
 
 def _variables(page: SourceText, part: Mapped, earlier: dict[str, Word]) -> dict[str, Word]:
     """Return what ``ENV A=b C=d`` sets, and the old ``ENV A b``; ``earlier`` is what was set before."""
-    found: dict[str, Word] = {}
+    words: dict[str, Word] = {}
     pairs = list(PAIR.finditer(part.code))
     if not pairs or not PAIR.match(part.code.lstrip()):
         old = re.match(r"\s*([A-Za-z_]\w*)\s+(.*\S)", part.code)
         if old:
             span = part.span(*old.span(2))
-            found[old[1]] = page.word(Field((Piece(old[2], *span),), *span))
-        return found
+            words[old[1]] = page.word(Field((Piece(old[2], *span),), *span))
+        return words
     for match in pairs:
         raw, quoted = match[2], match[2][:1] in ("'", '"') and len(match[2]) > 1
         inner = part.span(match.start(2) + quoted, match.end(2) - quoted)
         text = raw[1:-1] if quoted else raw
         field = Field((Piece(text, *inner),), *part.span(*match.span(2)), quoted=quoted)
-        found[match[1]] = page.word(expand(field, COMPOSE, earlier))
-    return found
+        words[match[1]] = page.word(expand(field, COMPOSE, earlier))
+    return words
 
 
 def _list(part: Mapped | None) -> list[Field] | None:

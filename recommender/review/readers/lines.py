@@ -64,8 +64,8 @@ def read(script: Script) -> Script:
     comments: list[Comment] = []
     lines, just = list(_lines(code)), bool(JUSTFILE.fullmatch(script.path))
     dotenv = PROCFILE.fullmatch(script.path) or (just and DOTENV.search(script.text))
-    made = beside_values(page, ".env", 0, 0) if dotenv else {}
-    make = Makefile(run, made) if MAKEFILE.fullmatch(script.path) else None
+    variables = beside_values(page, ".env", 0, 0) if dotenv else {}
+    make = Makefile(run, variables) if MAKEFILE.fullmatch(script.path) else None
     sections = not just and bool(_heads(code, lines))
     lines = list(_lines(code, CONTINUED)) if sections else lines
     heads = _heads(code, lines) if sections else []
@@ -79,19 +79,19 @@ def read(script: Script) -> Script:
         elif make is not None and make.takes(line, start, end):
             pass
         elif not sections and (assigned := ASSIGNED.fullmatch(line)):
-            word = value_of(page, assigned, start, just, made)
+            word = value_of(page, assigned, start, just, variables)
             if make is None or not make.skips(assigned, word):
-                made[assigned["name"]] = word
+                variables[assigned["name"]] = word
         elif just and line[:1] not in (" ", "\t"):
             for given in PARAMETER.finditer(line):
-                made[given["name"]] = word_of(page, given["value"], start + given.start("value"))
+                variables[given["name"]] = word_of(page, given["value"], start + given.start("value"))
         elif command := (INLINE.fullmatch(line) if make else None) or (RECIPE if just else COMMAND).fullmatch(line):
             group = command.lastgroup or "recipe"
-            environment = made | of_section.get(bisect_right(heads, at), {}) if group == "ini" else made
+            environment = variables | of_section.get(bisect_right(heads, at), {}) if group == "ini" else variables
             part = code.part(start + command.start(group), end)
             part = _of_section(code, part, line, lines[at + 1 : at + 2]) if sections else part
             if just and PROGRAM.match(part.code):
-                run.embedded.append(Embedded("recipe.py", start, end, tuple(_filled(code.code, start, end, made))))
+                run.embedded.append(Embedded("recipe.py", start, end, tuple(_filled(code.code, start, end, variables))))
             else:
                 where = Where(background=group in TOGETHER)
                 _start(run, _plain(part), environment, where, make.targets if make is not None else ())
@@ -172,10 +172,10 @@ def _start(
     mine = run.launches[before:]
     for other in others[:MOST_TARGETS]:
         _follow(run, line, environment | other, where)
-        made = [launch for launch, _ in run.launches[before + len(mine) :]]
+        launches = [launch for launch, _ in run.launches[before + len(mine) :]]
         del run.launches[before + len(mine) :]
-        if len(made) == len(mine):
-            pairs = zip(mine, made, strict=True)
+        if len(launches) == len(mine):
+            pairs = zip(mine, launches, strict=True)
             mine = [(one._replace(alternatives=(*one.alternatives, more)), frame) for (one, frame), more in pairs]
     run.launches[before:] = mine
 

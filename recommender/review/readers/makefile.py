@@ -51,7 +51,7 @@ class Makefile:
     """The variables of a Makefile as far as its lines were read."""
 
     def __init__(self, run: Run, variables: dict[str, Word]) -> None:
-        """``variables``: the variables, which the lines change."""
+        """``variables``: by name; the lines change them."""
         self.run = run
         self.variables = variables
         self.branches: list[_Branch] = []

@@ -32,20 +32,20 @@ def combinations(page: SourceText, job: Node) -> list[Combination]:
 
 def _of_github(page: SourceText, matrix: Node) -> list[Combination]:
     """Return the product of the lists, without what ``exclude`` names and with what ``include`` adds."""
-    found = _product(page, matrix)
-    names = {name for each in found for name in each}
+    products = _product(page, matrix)
+    names = {name for each in products for name in each}
     for gone in filter(None, (_one(page, item) for item in _items(matrix.get("exclude")))):
-        found = [each for each in found if not _agree(gone, each, gone)]
+        products = [each for each in products if not _agree(gone, each, gone)]
     included: list[Combination] = []
     for item in _items(matrix.get("include"))[: MOST_COMBINATIONS + 1]:
         added = _one(page, item)
-        joined = [each for each in found if names and _agree(added, each, added.keys() & names)]
+        joined = [each for each in products if names and _agree(added, each, added.keys() & names)]
         for each in joined:
             each |= added
         included += [] if joined else [added]
-    every = {name: word for each in (*found, *included) for name, word in each.items()}
+    every = {name: word for each in (*products, *included) for name, word in each.items()}
     absent = {name: word._replace(value="", written=None) for name, word in every.items()}
-    return [absent | each for each in (*found, *included)]
+    return [absent | each for each in (*products, *included)]
 
 
 def _agree(combination: Combination, other: Combination, names: Collection[str]) -> bool:

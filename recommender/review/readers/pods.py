@@ -45,7 +45,7 @@ def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
         seen.add(id(node))
         containers = node.get("containers") or node.get("steps") if node.kind == "map" else None
         first = node.get("initContainers") if node.kind == "map" else None
-        single = [found for key in SINGLE if node.kind == "map" and (found := node.get(key)) is not None]
+        single = [spec for key in SINGLE if node.kind == "map" and (spec := node.get(key)) is not None]
         main = [*(containers.items[:MOST_CONTAINERS] if containers else ()), *single]
         for container in [*main, *(first.items[:MOST_CONTAINERS] if first else ())]:
             if container.kind == "map" and left:

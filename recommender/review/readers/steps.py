@@ -276,15 +276,15 @@ class _StepReader:
             (*match.span(), HOSTS if value is None else value) for match, value in zip(signs, values, strict=True)
         )
         starts = line_starts(text.code)
-        found = unit_file.read(Script("inner.service", "systemd", text.code, lines=starts, written=self.written))
+        unit = unit_file.read(Script("inner.service", "systemd", text.code, lines=starts, written=self.written))
 
         def place(span: Span) -> Span:
             return self.page.place(*text.span(span.start, span.end))
 
-        for launch in relocate(found.launches, place):
+        for launch in relocate(unit.launches, place):
             loop = launch.loop
             run.launches.append((launch, Frame(loop.place, loop.endless, loop.pauses) if loop else None))
-        run.unread += relocate(found.problems, place)
+        run.unread += relocate(unit.problems, place)
         run.followed.append((node.start, node.end))
         run.elsewhere = True
 

@@ -54,7 +54,7 @@ def read(script: Script) -> Script:
 
 def _environment(page: SourceText) -> dict[str, Word]:
     """Return the variables of the file's tables, as `[env]` of mise; unknown where tables differ."""
-    found: dict[str, Word] = {}
+    words: dict[str, Word] = {}
     heads = list(TABLE.finditer(page.text))
     ends = [*(head.start() for head in heads[1:]), len(page.text)]
     for head, end in zip(heads, ends, strict=False):
@@ -66,9 +66,9 @@ def _environment(page: SourceText) -> dict[str, Word]:
                 text, place = page.text[first:last], page.place(first, last)
                 known = not any(sign in text for sign in ("{{", "$", "\\"))
                 word = Word(text, text if known else None, place, place if known else None, variable=match["key"])
-                before = found.setdefault(match["key"], word)
-                found[match["key"]] = word if before.value == word.value else word._replace(value=None, written=None)
-    return found
+                before = words.setdefault(match["key"], word)
+                words[match["key"]] = word if before.value == word.value else word._replace(value=None, written=None)
+    return words
 
 
 def _start(run: Run, code: Mapped, environment: dict[str, Word], first: int, last: int) -> None:

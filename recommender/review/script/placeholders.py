@@ -58,12 +58,12 @@ def fill(fields: Sequence[Field], name: str) -> Filling:
     replaced = next((match[1] or "{}" for option in given if (match := REPLACES.fullmatch(option))), "")
     first: list[Field | None] = [None if any(map(SEVERAL.fullmatch, given)) else source for source in sources]
     blank = re.compile(re.escape(replaced or "{}") if name == "xargs" else f"{re.escape(replaced or '{}')}|{BLANK}")
-    made = [_filled(word, blank, first) for word in command]
-    changed = made != command
+    filled = [_filled(word, blank, first) for word in command]
+    changed = filled != command
     if not (changed or replaced or any(map(NOTHING.fullmatch, given))) or (name == "xargs" and not replaced):
         unknown = Field((UNKNOWN,), fields[0].start, fields[0].end, many=True)
-        made += [word or unknown for word in first] or [unknown]
-    return Filling(made, changed)
+        filled += [word or unknown for word in first] or [unknown]
+    return Filling(filled, changed)
 
 
 def _options(fields: Sequence[Field]) -> tuple[int, list[str]]:

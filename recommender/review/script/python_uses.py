@@ -168,9 +168,13 @@ def _of_call(node: ast.Call, functions: Functions) -> Iterator[tuple[ast.expr, s
         taken = defined.args.args if isinstance(defined, Function) else []
         taken = taken[1:] if taken and taken[0].arg in ("self", "cls") else taken
         yield from ((value, each.arg, False) for value, each in zip(node.args, taken, strict=False))
-        yield from ((each.value, each.arg, False) for each in node.keywords if each.arg)
-    options = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-    default = next((each.value for each in node.keywords if each.arg == "default"), None)
+        yield from ((keyword.value, keyword.arg, False) for keyword in node.keywords if keyword.arg)
+    options = [
+        argument.value
+        for argument in node.args
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    ]
+    default = next((keyword.value for keyword in node.keywords if keyword.arg == "default"), None)
     if default is not None and options:
         longest = max(options, key=len)
         yield default, longest.lstrip("-").replace("-", "_"), False

@@ -29,18 +29,18 @@ def source(run: Run, fields: list[Field], where: Where) -> None:
     if not fields or HARMLESS.search(_name(fields[0])) or (len(fields) > 1 and fields[0].value is None):
         return  # with an argument, an unknown path is that of a virtual environment
     place = run.page.place(fields[0].start, fields[0].end)
-    found = sibling_files.read(run.page.script.path, _name(fields[0])) if len(run.inside) < 3 else None
-    if found is None:
+    file = sibling_files.read(run.page.script.path, _name(fields[0])) if len(run.inside) < 3 else None
+    if file is None:
         run.state.forget(list(run.state.variables))
         run.sourced = True
         run.unread.append(ReadProblem(f"{_shown(run, fields[0])} is not beside the script and was not read", place))
         return
-    page = SourceText(Script(found.path, "bash", found.text, lines=line_starts(found.text)))
+    page = SourceText(Script(file.path, "bash", file.text, lines=line_starts(file.text)))
     inner = Run(page, run.walker)
-    inner.inside = [*run.inside, found.path]
+    inner.inside = [*run.inside, file.path]
     inner.state.variables = {name: variable._replace() for name, variable in run.state.variables.items()}
     inner.steps, inner.export_all = run.steps, run.export_all
-    walk(inner, Mapped.whole(found.text), Where(depth=where.depth + 1))
+    walk(inner, Mapped.whole(file.text), Where(depth=where.depth + 1))
     run.spend(inner.steps - run.steps)
     for name, variable in list(inner.state.variables.items())[:MOST_VARIABLES]:
         if variable != run.state.variables.get(name):

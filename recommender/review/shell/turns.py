@@ -29,16 +29,16 @@ def each_turn(
         return
     run.spend(len(run.assignments) // 20 + len(run.calls) // 20)
     kept = run.state, dict(run.assignments), dict(run.calls), list(run.tools), list(run.unread), dict(run.called)
-    made: list[Launch] = []
+    launches: list[Launch] = []
     run.turning, run.state = True, before
     for value in values:
         run.state.variables[name] = value
         body()
-        made += [launch for launch, _ in run.launches[first + len(mine) :]]
+        launches += [launch for launch, _ in run.launches[first + len(mine) :]]
         del run.launches[first + len(mine) :]
     run.turning = False
     run.state, run.assignments, run.calls, run.tools, run.unread, run.called = kept
-    run.launches[first:] = list(_with_turns(mine, made))
+    run.launches[first:] = list(_with_turns(mine, launches))
 
 
 def _with_turns(

@@ -79,12 +79,12 @@ def _series(data: SiteData, option: str, name: str) -> list[Series]:
         value = ChartValue(given or _default(run.lmdeploy, option), bool(given))
         group = _where(run), tuple(sorted(settings.items()))
         groups.setdefault(group, []).append((value, run))
-    found = [
+    by_settings = [
         Series(name, tuple(map(_command_text, settings)), _ordered(runs))
         for (_, settings), runs in groups.items()
         if len({value.text for value, _ in runs}) > 1
     ]
-    return sorted(found, key=lambda series: (-len(series.runs), series.runs[0][1].id))
+    return sorted(by_settings, key=lambda series: (-len(series.runs), series.runs[0][1].id))
 
 
 def _where(run: records.SmokeRun) -> Where:

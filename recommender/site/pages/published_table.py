@@ -31,7 +31,7 @@ def published_table(data: SiteData) -> Iterator[str]:
     for table in data.store.published.values():
         cards = f"{table.tp} x " if table.tp > 1 else ""
         for load in table.rows:
-            made = predicted.get((table.id, load))
+            prediction = predicted.get((table.id, load))
             rows.append(
                 (
                     f"{cards}[{table.gpu}](/gpus/{table.gpu}.md)",
@@ -39,9 +39,9 @@ def published_table(data: SiteData) -> Iterator[str]:
                     str(load.concurrency),
                     f"{load.input_tokens:,} + {load.output_tokens:,}" if load.output_tokens else data.t("not given"),
                     f"[{markup.text(_version(data, table.version))}]({table.url})",
-                    markup.figure(made.published if made else load.output_tps),
-                    markup.figure(made.predicted) if made else "",
-                    f"{made.ratio:.2f}" if made else "",
+                    markup.figure(prediction.published if prediction else load.output_tps),
+                    markup.figure(prediction.predicted) if prediction else "",
+                    f"{prediction.ratio:.2f}" if prediction else "",
                 )
             )
     head = data.labels("GPU", "Model", "Concurrency", "Tokens", "LMDeploy", "Published", "Predicted", "Ratio")

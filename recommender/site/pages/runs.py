@@ -150,9 +150,9 @@ def _runs(data: SiteData) -> Iterator[str]:
     shown = ([link, *map(html.escape, row[1:])] for link, row in zip(links, rows.values(), strict=True))
     filters = data.labels("Model", "GPU", "Load")
     head, counted = data.labels(*COLUMNS), "{0} of {1} runs"
-    made = {name: [*configuration(data.runs[name])] if name in data.runs else [] for name in rows}
-    attributes = [f'data-made="{" ".join(each)}"' for each in made.values()]
-    more = [_configurations(data, {word for each in made.values() for word in each})]
+    options_by_run = {name: [*configuration(data.runs[name])] if name in data.runs else [] for name in rows}
+    attributes = [f'data-made="{" ".join(each)}"' for each in options_by_run.values()]
+    more = [_configurations(data, {word for each in options_by_run.values() for word in each})]
     yield from controls.data_table(
         data, "runs", head, shown, filters, counted, ids=[*rows], kind="runs", more=more, attributes=attributes
     )

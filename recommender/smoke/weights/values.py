@@ -28,28 +28,28 @@ def blocks(model: Model, seed: int) -> dict[tuple[str, str], memoryview]:
     NumPy does not promise of its distributions.
     """
     kind = FLOATS[model.text.dtype]
-    made: dict[tuple[str, str], np.ndarray[Any, np.dtype[Any]]] = {
+    arrays: dict[tuple[str, str], np.ndarray[Any, np.dtype[Any]]] = {
         ("normal", kind): _floats(_normal_values(seed), kind),
         ("ones", kind): _floats(np.ones(2**18, np.float32), kind),
         ("tenths", kind): _floats(np.full(2**18, 0.1, np.float32), kind),
     }
     if any(mixture.corrected for mixture in model.text.mixture):
-        made["normal", "F32"] = _normal_values(seed).astype("<f4")
+        arrays["normal", "F32"] = _normal_values(seed).astype("<f4")
     for packed in model.quantization:
         words = _random_words(seed, 1)
         if packed.method == "fp8":
-            made["bytes", "F8_E4M3"] = _eight_bits(words)
-            made["steps", kind] = _floats(_spread(seed) * np.float32(DEVIATION / EIGHT_BITS_DEVIATION), kind)
+            arrays["bytes", "F8_E4M3"] = _eight_bits(words)
+            arrays["steps", kind] = _floats(_spread(seed) * np.float32(DEVIATION / EIGHT_BITS_DEVIATION), kind)
         elif packed.method == "mxfp4":
-            made["pairs", "U8"] = words.view(np.uint8)
-            made["exponents", "U8"] = np.full(2**20, MXFP4_EXPONENT, np.uint8)
+            arrays["pairs", "U8"] = words.view(np.uint8)
+            arrays["exponents", "U8"] = np.full(2**20, MXFP4_EXPONENT, np.uint8)
         else:
-            made["nibbles", "I32"] = _nibbles(words)
+            arrays["nibbles", "I32"] = _nibbles(words)
             # GPTQ's loader adds one to what is stored.
-            made["zeros", "I32"] = np.full(2**18, 0x88888888 if packed.method == "awq" else 0x77777777, np.uint32)
+            arrays["zeros", "I32"] = np.full(2**18, 0x88888888 if packed.method == "awq" else 0x77777777, np.uint32)
             step = np.float32(DEVIATION / (2 * sum(k * k for k in range(1, 8)) / 16) ** 0.5)
-            made["scales", "F16"] = _floats(_spread(seed) * step, "F16")
-    return {key: values.view(np.uint8).data for key, values in made.items()}
+            arrays["scales", "F16"] = _floats(_spread(seed) * step, "F16")
+    return {key: values.view(np.uint8).data for key, values in arrays.items()}
 
 
 def _random_words(seed: int, stream: int) -> np.ndarray[Any, np.dtype[np.uint32]]:

@@ -84,20 +84,20 @@ def read(script: Script) -> Script:
     _render(text, _tree(text), {"": root, "$": root}, output)
     rendered = Mapped("".join(output.parts), output.places)
     inner = Script(script.path, "kubernetes", rendered.code, lines=line_starts(rendered.code))
-    found = manifest.read(inner)
+    manifest_script = manifest.read(inner)
 
     def place(span: Span) -> Span:
         start, end = rendered.span(span.start, span.end)
         return script.place(start, max(start, end))
 
     unread = (ReadProblem(what, script.place(start, end)) for start, end, what in output.unread)
-    followed = (place(found.place(*span)) for span in found.followed)
+    followed = (place(manifest_script.place(*span)) for span in manifest_script.followed)
     return replace(
         script,
-        launches=relocate(found.launches, place),
-        tools=relocate(found.tools, place),
-        comments=relocate(found.comments, place),
-        problems=(*relocate(found.problems, place), *unread),
+        launches=relocate(manifest_script.launches, place),
+        tools=relocate(manifest_script.tools, place),
+        comments=relocate(manifest_script.comments, place),
+        problems=(*relocate(manifest_script.problems, place), *unread),
         followed=tuple((span.start, span.end) for span in followed),
         repairable=False,
     )

@@ -38,7 +38,7 @@ def read(script: Script) -> Script:
     environment: dict[str, Word] = {}
     python = _join([_python(run, cell, environment, problems) for cell in cells])
     inner = Script(script.path, "python", python.code, lines=line_starts(python.code))
-    found = python_file.read(inner)
+    inner_script = python_file.read(inner)
 
     def place(span: Span) -> Span:
         return page.place(*python.span(span.start, span.end))
@@ -50,13 +50,13 @@ def read(script: Script) -> Script:
             *done.launches,
             *(
                 each._replace(environment={**environment, **each.environment})
-                for each in relocate(found.launches, place)
+                for each in relocate(inner_script.launches, place)
             ),
         ),
-        tools=(*done.tools, *relocate(found.tools, place)),
-        comments=(*done.comments, *relocate(found.comments, place)),
-        problems=(*done.problems, *relocate(found.problems, place)),
-        followed=(*done.followed, *(python.span(*each) for each in found.followed), *_others(script, sources)),
+        tools=(*done.tools, *relocate(inner_script.tools, place)),
+        comments=(*done.comments, *relocate(inner_script.comments, place)),
+        problems=(*done.problems, *relocate(inner_script.problems, place)),
+        followed=(*done.followed, *(python.span(*each) for each in inner_script.followed), *_others(script, sources)),
     )
 
 

@@ -103,12 +103,12 @@ class Processes:
             start, end = self.values.span(node)
             here = [at for at in mentions if start <= at < end]
             if here and not isinstance(self.values.scopes.parents.get(id(node)), ast.JoinedStr):
-                found = list(self._command(node))
-                mentions = [at for at in mentions if at not in here] if found else mentions
+                launches = list(self._command(node))
+                mentions = [at for at in mentions if at not in here] if launches else mentions
                 parent = self.values.scopes.parents.get(id(node))
                 whole = isinstance(parent, ast.keyword) and parent.arg == "command"  # of a container
                 side_by_side = isinstance(parent, ast.List | ast.Tuple) and self.at_once
-                for launch in found:
+                for launch in launches:
                     yield launch._replace(unsure=launch.unsure or not whole, background=side_by_side)
 
     def _command(self, node: ast.expr) -> Iterator[Launch]:

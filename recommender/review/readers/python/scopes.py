@@ -220,8 +220,8 @@ class Scopes:
         scope: Scope | None = self.at.get(id(name))
         if isinstance(name, ast.Name) and name.id == "self":
             return scope.owner if scope else ""
-        if isinstance(name, ast.Attribute) and (made := self._made_in(name)):
-            return made
+        if isinstance(name, ast.Attribute) and (class_name := self._made_in(name)):
+            return class_name
         value: ast.expr | None = name
         for _ in range(DEEPEST):
             if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.Or):
@@ -233,17 +233,17 @@ class Scopes:
                 value = found
         if isinstance(value, ast.Call):
             given = [*value.args, *(keyword.value for keyword in value.keywords)]  # tyro.cli(Settings)
-            classes = [called for each in given if (called := last_name(each)) in self.fields]
-            made = last_name(value.func)
-            return classes[0] if made not in self.fields and len(classes) == 1 else made
+            classes = [called for argument in given if (called := last_name(argument)) in self.fields]
+            class_name = last_name(value.func)
+            return classes[0] if class_name not in self.fields and len(classes) == 1 else class_name
         name = value if isinstance(value, ast.Name) else name
         if not isinstance(name, ast.Name):
             return ""
         scope = self.at.get(id(name))
         while scope is not None:
-            for each in _parameters(scope.function) if scope.function else ():
-                if each.arg == name.id and each.annotation is not None:
-                    return last_name(each.annotation)
+            for parameter in _parameters(scope.function) if scope.function else ():
+                if parameter.arg == name.id and parameter.annotation is not None:
+                    return last_name(parameter.annotation)
             scope = scope.parent
         return ""
 

@@ -74,8 +74,8 @@ class SettingsFile:
         scopes, below = self.values.scopes, depth + 1
         match node:
             case ast.Name():
-                found = scopes.find(node)
-                return self._node(found, below) if found is not None else self._of_hydra(node)
+                value = scopes.find(node)
+                return self._node(value, below) if value is not None else self._of_hydra(node)
             case ast.Subscript(whose, ast.Constant(str() as key)):
                 return self._entry(self._node(whose, below), key)
             case ast.Call(ast.Attribute(whose, "get" | "pop"), [ast.Constant(str() as key), *_]):
@@ -117,13 +117,13 @@ class SettingsFile:
         """Return the settings that ``@hydra.main(config_path=…, config_name=…)`` passes to a function."""
         scope = self.values.scopes.at.get(id(name))
         function = scope.function if scope is not None else None
-        if not isinstance(function, FUNCTIONS) or name.id not in [each.arg for each in function.args.args[:1]]:
+        if not isinstance(function, FUNCTIONS) or name.id not in [argument.arg for argument in function.args.args[:1]]:
             return None
-        for each in function.decorator_list:
-            if isinstance(each, ast.Call) and last_name(each.func) == "main":
+        for decorator in function.decorator_list:
+            if isinstance(decorator, ast.Call) and last_name(decorator.func) == "main":
                 given = {
                     word.arg: word.value.value
-                    for word in each.keywords
+                    for word in decorator.keywords
                     if isinstance(word.value, ast.Constant) and isinstance(word.value.value, str)
                 }
                 file = given.get("config_name", "").removesuffix(".yaml")
@@ -160,19 +160,19 @@ class SettingsFile:
 def _expression(node: Node, at: ast.expr, budget: list[int], skipped_keys: Collection[str] = ()) -> ast.expr:
     """Return a node as an expression of Python with the place of another one, without the keys that are taken."""
     budget[0] -= 1
-    made: ast.expr
+    expression: ast.expr
     if budget[0] < 0:
-        made = ast.Constant(...)
+        expression = ast.Constant(...)
     elif node.kind == "map":
         pairs = [(name, value) for layer in reversed(list(node.layers())) for name, value in layer.pairs]
         known = {name.text: value for name, value in pairs if name.value not in (None, "<<", *skipped_keys)}
         keys = [ast.copy_location(ast.Constant(name), at) for name in known]
-        made = ast.Dict(list(keys), [_expression(value, at, budget) for value in known.values()])
+        expression = ast.Dict(list(keys), [_expression(value, at, budget) for value in known.values()])
     elif node.kind == "list":
-        made = ast.List([_expression(item, at, budget) for item in node.items], ast.Load())
+        expression = ast.List([_expression(item, at, budget) for item in node.items], ast.Load())
     else:
-        made = ast.Constant(_scalar(node))
-    return ast.copy_location(made, at)
+        expression = ast.Constant(_scalar(node))
+    return ast.copy_location(expression, at)
 
 
 def _scalar(node: Node) -> str | int | float | EllipsisType | None:

@@ -61,10 +61,10 @@ _layout = constraint_rule(
 
 
 def _check(case: Case) -> Diagnostics:
-    found = [each for rule in (_heads, _layout) if rule.check is not None for each in rule.check(case)]
-    yield from found
+    causes = [each for rule in (_heads, _layout) if rule.check is not None for each in rule.check(case)]
+    yield from causes
     name = checks.literal(case.launch)
-    if found or not name or case.launch.starts not in ("api_server", "pipeline"):
+    if causes or not name or case.launch.starts not in ("api_server", "pipeline"):
         return
     if name.casefold().endswith(GGUF):
         message = (
