@@ -276,7 +276,9 @@ def _repair(
         patch = "" if options["in_place"] else "".join(fix.patch(source, after))
         final = fix.without(look(after if options["in_place"] else source), repaired.withdrawn)
     for finding in repaired.applied:
-        _say(f"{finding.path}:{finding.place.line}: {finding.rule.id}: {finding.fix.what if finding.fix else ''}")
+        _say(
+            f"{finding.path}:{finding.place.line}: {finding.rule.id}: {finding.fix.description if finding.fix else ''}"
+        )
     for text in reasons:
         _say(f"{source.path}:{text}")
     for finding in repaired.withdrawn:

@@ -203,16 +203,16 @@ def _failure(row: Row, status: RowField) -> str:
     return "failed" if error and not nothing else ""
 
 
-def _tokens(value: Any, what: str) -> int | str:
+def _tokens(value: Any, field_name: str) -> int | str:
     """Return a number of tokens, or the reason why it is none."""
     if value is None or (isinstance(value, str) and not value.strip()):
-        return f"{what}: missing"
+        return f"{field_name}: missing"
     tokens = number(value)
     if tokens is None or tokens != int(tokens):
-        return f"{what}: not a whole number"
+        return f"{field_name}: not a whole number"
     if tokens < 1:
-        return f"{what}: {'negative' if tokens else 'zero'}"
-    return int(tokens) if tokens <= MOST_TOKENS else f"{what}: above {MOST_TOKENS:,}"
+        return f"{field_name}: {'negative' if tokens else 'zero'}"
+    return int(tokens) if tokens <= MOST_TOKENS else f"{field_name}: above {MOST_TOKENS:,}"
 
 
 def _message_parts(messages: list[Any], tokens: int) -> tuple[list[Any], list[int], int]:

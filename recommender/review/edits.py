@@ -31,11 +31,11 @@ def _is_written(script: Script, option: GivenOption) -> bool:
     return script.text[option.place.start : option.place.end] in (option.name, option.name.rpartition(".")[2])
 
 
-def give(word: Word | None, text: str, what: str) -> Fix | None:
+def give(word: Word | None, text: str, description: str) -> Fix | None:
     """Return the repair that replaces a value; None if its literal is unknown."""
     if word is None or word.written is None:
         return None
-    return Fix(((word.written, text),), what)
+    return Fix(((word.written, text),), description)
 
 
 def give_setting(setting: LaunchSetting, text: str) -> Fix | None:

@@ -60,7 +60,7 @@ class ValueChange:
 
     edit: Stretch
     line: int
-    what: str
+    description: str
     why: str
 
 
@@ -74,12 +74,12 @@ def optimize(source: Source, review: Review, look: Callable[[Source], Review]) -
     for turn in range(ROUNDS):
         changes, notes = _changes(current_review)
         messages += notes if turn == 0 else []
-        again = next((change for change in changes if change.what in done), None)
+        again = next((change for change in changes if change.description in done), None)
         if again is not None:
-            return source, [f"{again.line}: not optimized: {again.what} has no effect where it was added"]
+            return source, [f"{again.line}: not optimized: {again.description} has no effect where it was added"]
         if not changes:
             return current, messages
-        done |= {change.what for change in changes}
+        done |= {change.description for change in changes}
         after = current.edited([*(change.edit for change in changes), *_comments(current_review, changes)])
         review_after = look(after)
         if is_worse(current_review, review_after, ()):
@@ -88,7 +88,7 @@ def optimize(source: Source, review: Review, look: Callable[[Source], Review]) -
                 *messages,
                 f"1: not optimized: the result would have new findings: {new or 'lost servers'}",
             ]
-        messages += [f"{change.line}: {change.what}: {change.why}" for change in changes]
+        messages += [f"{change.line}: {change.description}: {change.why}" for change in changes]
         current, current_review = after, review_after
     return current, messages
 
@@ -152,11 +152,11 @@ def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:
         return [], f"these cannot be added here, so add them by hand: {missing}", []
     shared = next((each for name, made in new.items() for each in made if _is_shared(case, name, each, new)), None)
     if shared is not None:
-        return [], f"{shared.what}: the same literal sets another value too", []
+        return [], f"{shared.description}: the same literal sets another value too", []
     apart = [(change, _apart(case, name, change)) for name, made in new.items() for change in made]
     read = next((change for change, own in apart if own is None), None)
     if read is not None:
-        return [], f"{read.what}: another program reads the same literal", []
+        return [], f"{read.description}: another program reads the same literal", []
     by_hand = [f"{each.name}={each.value}: add it by hand: {_reason(each)}" for each in blocked]
     return [own for _, own in apart if own], "", [*by_hand, *_kept_share(case, explanations)]
 
@@ -205,7 +205,9 @@ def _merge(changes: list[ValueChange]) -> list[ValueChange]:
         elif spot[0] == spot[1]:
             first = joined[spot]
             edit = (*spot, first.edit[2] + change.edit[2])
-            joined[spot] = ValueChange(edit, first.line, f"{first.what}, {change.what}", f"{first.why}; {change.why}")
+            joined[spot] = ValueChange(
+                edit, first.line, f"{first.description}, {change.description}", f"{first.why}; {change.why}"
+            )
     return list(joined.values())
 
 

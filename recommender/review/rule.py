@@ -49,7 +49,7 @@ class Fix(NamedTuple):
     """
 
     edits: tuple[tuple[Span, str], ...]
-    what: str
+    description: str
     unsafe: bool = False
     follows: tuple[str, ...] = ()
 

@@ -114,7 +114,7 @@ class _RepairPlaces:
             return None
         known = {name.lstrip("&") for name in names}
         given = [each for each in launch.options if any(word.written == place for word in each.values)]
-        given = [each for each in given if len(given) == 1 or fix.what == f"{each.name} {new}"]
+        given = [each for each in given if len(given) == 1 or fix.description == f"{each.name} {new}"]
         if len(given) != 1 or not known or not PLAIN.fullmatch(new):
             return None
         return self._after(given[0], known)

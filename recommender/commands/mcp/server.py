@@ -44,6 +44,6 @@ async def _list_tools(_context: object, _page: object) -> ListToolsResult:
     )
 
 
-async def _call_tool(_context: object, asked: CallToolRequestParams) -> CallToolResult:
-    text, failed = call(asked.name, asked.arguments or {})  # here, in the main thread: a review sets a timer
+async def _call_tool(_context: object, params: CallToolRequestParams) -> CallToolResult:
+    text, failed = call(params.name, params.arguments or {})  # here, in the main thread: a review sets a timer
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)

@@ -142,7 +142,7 @@ def _json_finding(script: Script, finding: Finding) -> Found:
         message=diagnostic.message,
         why=diagnostic.why,
         sources=finding.sources,
-        fix=Repair(diagnostic.fix.what, edits) if diagnostic.fix else None,
+        fix=Repair(diagnostic.fix.description, edits) if diagnostic.fix else None,
     )
 
 
@@ -185,7 +185,7 @@ def _details(finding: Finding) -> Iterator[str]:
     """Yield why, the repair and the sources."""
     cited = sources(finding)
     yield finding.diagnostic.why
-    yield f"fix: {finding.fix.what}" if finding.fix else ""
+    yield f"fix: {finding.fix.description}" if finding.fix else ""
     yield f"source: {cited}" if cited else ""
 
 

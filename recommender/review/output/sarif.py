@@ -109,7 +109,7 @@ def _result(review: Review, finding: Finding, index: int, artifact: int) -> dict
     if diagnostic.fix:
         result["fixes"] = [
             {
-                "description": {"text": diagnostic.fix.what},
+                "description": {"text": diagnostic.fix.description},
                 "artifactChanges": [
                     {
                         "artifactLocation": location,

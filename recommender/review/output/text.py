@@ -79,7 +79,7 @@ def lines(finding: Finding, review: Review, colour: bool = False) -> Iterator[st
     if shown.strip():
         yield f"{INDENT}{shown}"
         yield f"{INDENT}{caret[: len(caret) - len(caret.lstrip())]}{styled(caret.lstrip(), 'caret')}"
-    repair = finding.fix.what if finding.fix else ""
+    repair = finding.fix.description if finding.fix else ""
     details = [("why", diagnostic.why), ("source", sources(finding)), ("fix", repair)]
     for label, words in details:
         if words:

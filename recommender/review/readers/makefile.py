@@ -36,7 +36,7 @@ class _Branch(NamedTuple):
 
     holds: bool | None
     """Its condition, without a caller's variables; None if unknown."""
-    taken: bool
+    active: bool
     """An earlier branch of the conditional holds."""
     before: dict[str, Word]
     """What was set before it, or before the branches that are skipped."""
@@ -44,7 +44,7 @@ class _Branch(NamedTuple):
     @property
     def skipped(self) -> bool:
         """Return whether make skips it unless the caller sets a variable."""
-        return self.taken or self.holds is False
+        return self.active or self.holds is False
 
 
 class Makefile:
@@ -85,7 +85,7 @@ class Makefile:
     def skips(self, assigned: re.Match[str], word: Word) -> bool:
         """Return whether make skips an assignment; what it would add is kept, if it is known."""
         skipped = next((branch for branch in self.branches if branch.skipped), None)
-        return skipped is not None and (not assigned["more"] or word.value is None or skipped.taken)
+        return skipped is not None and (not assigned["more"] or word.value is None or skipped.active)
 
     def _branch(self, line: re.Match[str]) -> None:
         """Enter or leave a branch; one that make takes forgets what the skipped ones before it set."""
@@ -93,7 +93,7 @@ class Makefile:
         if line["end"] or len(self.branches) >= MOST_BRANCHES:
             return
         holds = _holds(line, self.variables) if line["kind"] else True
-        taken = last is not None and (last.taken or last.holds is True)
+        taken = last is not None and (last.active or last.holds is True)
         before = dict(self.variables)
         if last is not None and last.skipped and not taken:
             before = last.before

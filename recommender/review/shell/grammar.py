@@ -34,14 +34,14 @@ class Unparsed(Exception):
 
 
 @cache
-def parser_of(grammar: str, what: str) -> Parser:
+def parser_of(grammar: str, text_kind: str) -> Parser:
     """Return the parser of a grammar's package. Raise Unparsed, with what is not read, where it is not installed."""
     try:
         from tree_sitter import Language, Parser
 
         language = import_module(grammar).language()
     except ImportError:
-        raise Unparsed(f"{what} not read without {grammar.replace('_', '-')}") from None
+        raise Unparsed(f"{text_kind} not read without {grammar.replace('_', '-')}") from None
     return Parser(Language(language))
 
 

@@ -27,9 +27,9 @@ class RunOutcome:
     files: Mapping[str, str]
 
 
-def run(words: Sequence[str], given: Mapping[str, str] | None = None) -> RunOutcome:
-    """Run ``recommend`` in a new folder that holds the ``given`` files."""
-    with folder_with(given or {}) as folder, _streams() as (out, err):
+def run(words: Sequence[str], files: Mapping[str, str] | None = None) -> RunOutcome:
+    """Run ``recommend`` in a new folder that holds these files."""
+    with folder_with(files or {}) as folder, _streams() as (out, err):
         before, sys.argv = sys.argv, ["recommend", *words]
         code, collects = 0, gc.isenabled()
         try:
@@ -49,10 +49,10 @@ def run(words: Sequence[str], given: Mapping[str, str] | None = None) -> RunOutc
 
 
 @contextlib.contextmanager
-def folder_with(given: Mapping[str, str]) -> Iterator[Path]:
+def folder_with(files: Mapping[str, str]) -> Iterator[Path]:
     """Work in a new folder that holds these files."""
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
-        for path, text in given.items():
+        for path, text in files.items():
             Path(name, Path(path).name).write_text(text, "utf-8")
         yield Path(name)
 

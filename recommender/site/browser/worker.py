@@ -25,8 +25,8 @@ with contextlib.suppress(AttributeError, OSError, ValueError):
     signal.signal(signal.SIGVTALRM, signal.SIG_IGN)
 
 
-def _answer(words: Sequence[str], given: Mapping[str, str]) -> dict[str, Any]:
-    with folder_with(given):
+def _answer(words: Sequence[str], files: Mapping[str, str]) -> dict[str, Any]:
+    with folder_with(files):
         return answer(words)
 
 
@@ -51,7 +51,7 @@ def _known(case: Case) -> Iterator[tuple[str, str]]:
 CALLS: Mapping[str, Callable[..., Any]] = {
     "answer": _answer,
     "questions": _questions,
-    "run": lambda words, given: asdict(run(words, given)),
+    "run": lambda words, files: asdict(run(words, files)),
 }
 
 
