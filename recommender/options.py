@@ -1,4 +1,4 @@
-"""The options of a request, as the main job and the smoke run take them."""
+"""Options that several commands take: those of a request, and of a run that starts servers."""
 
 from __future__ import annotations
 
@@ -231,6 +231,34 @@ FOLLOW = (
         shell_complete=names("flags"),
         help="With --follow: drop an option.",
     ),
+)
+# Options of the commands that start servers.
+PATH = click.Path(path_type=Path)
+WEIGHTS = RequestOption(
+    "--weights",
+    metavar="random",
+    type=click.Choice(["random"]),
+    help="Use random weights of the model's shapes; no download.",
+)
+WEIGHTS_DIR = RequestOption(
+    "--weights-dir", metavar="DIR", type=PATH, help="Folder for random checkpoints. [the user's cache]"
+)
+SEED = RequestOption(
+    "--seed", metavar="N", default=0, type=click.IntRange(0, 2**31), help="Seed of the random weights. [0]"
+)
+PATIENCE = RequestOption(
+    "--patience",
+    metavar="S",
+    default=120.0,
+    type=click.FloatRange(1, 3600),
+    help="Seconds to wait for a log line or an answer. [120]",
+)
+TIME_LIMIT = RequestOption(
+    "--time-limit",
+    metavar="S",
+    default=1800.0,
+    type=click.FloatRange(1, 86400),
+    help="Seconds the whole run may take. [1800]",
 )
 
 

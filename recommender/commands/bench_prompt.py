@@ -12,7 +12,7 @@ import click
 
 from recommender.commands.short_help import ShortCommand
 from recommender.common.errors import RequestError
-from recommender.options import QUESTION
+from recommender.options import PATH, PATIENCE, QUESTION, SEED, TIME_LIMIT, WEIGHTS, WEIGHTS_DIR
 from recommender.request.image_tokens import reads_limit
 from recommender.smoke.console import fail, handle_signals, progress
 from recommender.smoke.failures import Failure
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from recommender.smoke.result import RunRequest
 
 WHO = "recommend bench-prompt"
-FILE = click.Path(path_type=Path)
 MOST_IN_FLIGHT = 64  # default cap: above it, the queue is measured
 MOST_TILES = 64
 LETTERS = 128  # tokens for an answer of random weights: theirs are single letters
@@ -54,14 +53,14 @@ recommend smoke, for a launch or the commonest failure of single images;
 
 
 @click.command("bench-prompt", cls=ShortCommand, epilog=HELP)
-@click.argument("first", metavar="A.sh", type=FILE)
-@click.argument("second", metavar="B.sh", type=FILE)
+@click.argument("first", metavar="A.sh", type=PATH)
+@click.argument("second", metavar="B.sh", type=PATH)
 @click.option(
-    "--images", metavar="DIR", required=True, type=FILE, help="Folder of jpg and png files, searched recursively."
+    "--images", metavar="DIR", required=True, type=PATH, help="Folder of jpg and png files, searched recursively."
 )
-@click.option("--labels", metavar="FILE", type=FILE, help="CSV with the columns image and label.")
+@click.option("--labels", metavar="FILE", type=PATH, help="CSV with the columns image and label.")
 @click.option("--prompt", metavar="TEXT", help="Question about each image. [the request's]")
-@click.option("--schema", metavar="FILE", type=FILE, help="JSON schema of the answers; none: any text. [the request's]")
+@click.option("--schema", metavar="FILE", type=PATH, help="JSON schema of the answers; none: any text. [the request's]")
 @click.option("--tiles", metavar="A,B", help="Maximum tiles an image for A and B; 0: the model's. [as recommended]")
 @click.option(
     "--max-tokens", metavar="N", type=click.IntRange(1, 65536), help="Maximum tokens of an answer. [as recommended]"
@@ -72,21 +71,11 @@ recommend smoke, for a launch or the commonest failure of single images;
 @QUESTION["gpu"].but(help="GPU for a script that recommend did not write, or auto.")
 @QUESTION["model"].but(help="Model for such a script. [internvl3-8b-awq]")
 @QUESTION["lmdeploy"].but(help="LMDeploy release for such a script. [0.18.0]")
-@click.option(
-    "--weights", metavar="random", type=click.Choice(["random"]), help="Use random weights, to try the procedure."
-)
-@click.option("--weights-dir", metavar="DIR", type=FILE, help="Folder for random checkpoints. [the user's cache]")
-@click.option("--seed", metavar="N", default=0, type=click.IntRange(0, 2**31), help="Seed of the random weights. [0]")
-@click.option(
-    "--patience", metavar="S", default=120.0, type=click.FloatRange(1, 3600), help="As in recommend smoke. [120]"
-)
-@click.option(
-    "--time-limit",
-    metavar="S",
-    default=7200.0,
-    type=click.FloatRange(1, 86400),
-    help="Seconds the whole run may take. [7200]",
-)
+@WEIGHTS.but(help="Use random weights, to try the procedure.")
+@WEIGHTS_DIR
+@SEED
+@PATIENCE.but(help="As in recommend smoke. [120]")
+@TIME_LIMIT.but(default=7200.0, help="Seconds the whole run may take. [7200]")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, with every answer.")
 def command(first: Path, second: Path, **options: Any) -> None:
     """Ask two launch scripts about the same images: agreement, accuracy, speed.

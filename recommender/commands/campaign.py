@@ -26,6 +26,7 @@ from recommender.common.leftovers import work_folder
 from recommender.common.terminal import show_json
 from recommender.common.text import count, did_you_mean
 from recommender.common.user_file import Unreadable, check_kind
+from recommender.options import PATH, WEIGHTS_DIR
 from recommender.smoke.campaign import archive, sweep
 from recommender.smoke.campaign.plan import ParsedPlan, PlannedRun
 from recommender.smoke.campaign.plan_file import read_plan
@@ -36,7 +37,6 @@ from recommender.smoke.process.process_keeper import PR_SET_PDEATHSIG
 MACHINE, LEFT_OVER = 3, 5
 MESSAGE_LENGTH = 400
 WATCH_S = 0.05
-FILE = click.Path(path_type=Path)
 
 HELP = """\b
 Examples:
@@ -59,18 +59,18 @@ Exit codes:
 
 
 @click.command("campaign", cls=ShortCommand, epilog=HELP)
-@click.argument("plan", metavar="PLAN", type=FILE)
-@click.argument("results", metavar="RESULTS...", type=FILE, nargs=-1, required=True)
+@click.argument("plan", metavar="PLAN", type=PATH)
+@click.argument("results", metavar="RESULTS...", type=PATH, nargs=-1, required=True)
 @click.option(
     "--time-limit", metavar="S", type=click.FloatRange(1, 604800), help="Start no run that would end after S seconds."
 )
-@click.option("--weights-dir", metavar="DIR", type=FILE, help="Folder for random weights. [the user's cache]")
+@WEIGHTS_DIR.but(help="Folder for random weights. [the user's cache]")
 @click.option("--only", metavar="GLOB", help="Run or list only starts whose id matches.")
 @click.option("--list", "as_list", is_flag=True, help="List what is done and what is next; run nothing.")
 @click.option("--ranking", is_flag=True, help="Rank the starts of the sweep for each of its loads; run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the ranking as JSON.")
-@click.option("--unpack", metavar="DIR", type=FILE, help="Write each evidence record to DIR; run nothing.")
-@click.option("--pack", metavar="DIR", type=FILE, help="Add results from the records in DIR; run nothing.")
+@click.option("--unpack", metavar="DIR", type=PATH, help="Write each evidence record to DIR; run nothing.")
+@click.option("--pack", metavar="DIR", type=PATH, help="Add results from the records in DIR; run nothing.")
 def command(plan: Path, results: tuple[Path, ...], **options: Any) -> None:
     """Run the starts of PLAN that are missing in RESULTS.
 

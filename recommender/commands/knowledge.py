@@ -13,13 +13,14 @@ from pathlib import Path
 import click
 
 from recommender.commands.fit import fit
-from recommender.commands.knowledge_files import FILE, knowledge_of, knowledge_option, wheels_option, write_whole
+from recommender.commands.knowledge_files import knowledge_of, knowledge_option, wheels_option, write_whole
 from recommender.commands.published import published
 from recommender.commands.short_help import ShortGroup
 from recommender.common import progress
 from recommender.common.errors import MaintenanceError
 from recommender.common.exit_codes import CLEAN, NEGATIVE
 from recommender.common.text import did_you_mean, shorten
+from recommender.options import PATH
 
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
 KINDS = {kind: f"{kind}s" for kind in ("flag", "gpu", "model", "claim", "constraint", "thread", "release")}
@@ -171,7 +172,7 @@ def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: 
 
 @command.command()
 @wheels_option
-@click.option("--repository", metavar="DIR", type=FILE, help="A clone of LMDeploy's repository, for the other paths.")
+@click.option("--repository", metavar="DIR", type=PATH, help="A clone of LMDeploy's repository, for the other paths.")
 @click.option("--only", metavar="TEXT", default="", help="Only records whose file has this text in its name.")
 @knowledge_option
 def verify(wheels: Path | None, repository: Path | None, only: str, folder: Path | None) -> None:
@@ -206,7 +207,7 @@ def verify(wheels: Path | None, repository: Path | None, only: str, folder: Path
 
 
 @command.command("compile")
-@click.option("-o", "--output", metavar="FILE", type=FILE, help="Write to a file instead of stdout.")
+@click.option("-o", "--output", metavar="FILE", type=PATH, help="Write to a file instead of stdout.")
 @knowledge_option
 def compile_(output: Path | None, folder: Path | None) -> None:
     """Write all records as the one JSON index that a wheel ships.

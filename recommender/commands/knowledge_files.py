@@ -10,17 +10,15 @@ from recommender.common import atomic_write
 from recommender.common.errors import MaintenanceError
 from recommender.knowledge.load import data_root
 from recommender.knowledge.store import FOLDERS
-
-FILE = click.Path(path_type=Path)
-
+from recommender.options import PATH
 
 knowledge_option = click.option(
-    "--knowledge", "folder", metavar="DIR", type=FILE, help="The knowledge folder. [that of this checkout]"
+    "--knowledge", "folder", metavar="DIR", type=PATH, help="The knowledge folder. [that of this checkout]"
 )
 wheels_option = click.option(
     "--wheels",
     metavar="DIR",
-    type=FILE,
+    type=PATH,
     help="Folder of LMDeploy wheels; missing ones are downloaded into it. [a user cache]",
 )
 

@@ -13,7 +13,7 @@ import click
 
 from recommender.commands.short_help import ShortCommand
 from recommender.common.errors import RequestError
-from recommender.options import files, request_options
+from recommender.options import PATH, PATIENCE, SEED, TIME_LIMIT, WEIGHTS, WEIGHTS_DIR, files, request_options
 from recommender.request.command_line import positive_float
 from recommender.request.request import Request
 from recommender.smoke import phases
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from recommender.smoke.result import Load, RunRequest
 
 QUICK_S, LONG_S, ENOUGH = 6.0, 20.0, 400
-FILE = click.Path(path_type=Path)
 
 
 def _exit_codes() -> str:
@@ -56,7 +55,7 @@ Examples:
     epilog=EXAMPLES + "\n" + _exit_codes(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-@click.argument("artefact", metavar="[SCRIPT|FOLDER]", required=False, type=FILE)
+@click.argument("artefact", metavar="[SCRIPT|FOLDER]", required=False, type=PATH)
 @request_options
 @click.option(
     "--phase",
@@ -74,33 +73,16 @@ Examples:
     help="Stream every request, as loads with varying lengths do. [every fourth]",
 )
 @click.option("--quick", is_flag=True, help="Short loads: under 90 s, without the weights' download.")
-@click.option(
-    "--weights",
-    metavar="random",
-    type=click.Choice(["random"]),
-    help="Use random weights of the model's shapes; no download.",
-)
-@click.option("--weights-dir", metavar="DIR", type=FILE, help="Folder for random checkpoints. [the user's cache]")
-@click.option("--seed", metavar="N", default=0, type=click.IntRange(0, 2**31), help="Seed of the random weights. [0]")
+@WEIGHTS
+@WEIGHTS_DIR
+@SEED
 @click.option("--copies", metavar="N", default=1, type=click.IntRange(1, 16), help="Servers to start on one GPU. [1]")
 @click.option("--mps", is_flag=True, help="Run the copies under CUDA MPS.")
 @click.option("--pin", metavar="CORES", help="Pin the servers to CPU cores, such as 0-7; the load uses others.")
 @click.option("--kill", is_flag=True, help="Fleet: kill a server under load, restart it. Lost requests are counted.")
 @click.option("--dry-run", is_flag=True, help="Start nothing; check the artefact and its options.")
-@click.option(
-    "--patience",
-    metavar="S",
-    default=120.0,
-    type=click.FloatRange(1, 3600),
-    help="Seconds to wait for a log line or an answer. [120]",
-)
-@click.option(
-    "--time-limit",
-    metavar="S",
-    default=1800.0,
-    type=click.FloatRange(1, 86400),
-    help="Seconds the whole run may take. [1800]",
-)
+@PATIENCE
+@TIME_LIMIT
 @click.option("--json", "as_json", is_flag=True, help="Print the whole run as JSON.")
 @click.option("--note", "notes", metavar="TEXT", multiple=True, help="Note to keep with the evidence.")
 @click.option("--save-evidence", metavar="FILE", shell_complete=files, help="Write the run as an evidence record.")
