@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,6 @@ from recommender.render.summary import (
 )
 
 if TYPE_CHECKING:
-    from recommender.choose.reasons import Explanation
     from recommender.choose.recommend import Recommendation
     from recommender.estimate.uncertainty import Range
 
@@ -204,7 +203,8 @@ def _settings(recommendation: Recommendation, room: int, width: int) -> Iterator
         return
     store = recommendation.resolved.store
     settings = {record.id: record.setting for record in store.options()}
-    rows.sort(key=lambda option: _rank(option, settings))
+    # What clients send comes last.
+    rows.sort(key=lambda row: (row.kind == "client", RANK.get(settings[row.option], len(RANK))))
     least = 2 if room > 0 else 1  # blank lines go then, and make room for the rest
     left = len(rows) - max(room - 3, least) if len(rows) > room - 2 else 0
     names = max(len(option.name) for option in rows)
@@ -215,11 +215,6 @@ def _settings(recommendation: Recommendation, room: int, width: int) -> Iterator
         yield cut(f"  {option.name:<{names}}  {_text(option.value):<12}{default:<10} {option.brief}", width)
     if left:
         yield f"  and {left} more; --format report shows all"
-
-
-def _rank(option: Explanation, settings: Mapping[str, str]) -> tuple[bool, int]:
-    """Return the place of an option: what clients send comes last."""
-    return option.kind == "client", RANK.get(settings[option.option], len(RANK))
 
 
 def _text(value: str, most: int = 11) -> str:
