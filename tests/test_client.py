@@ -54,7 +54,6 @@ def module(body: str, folder: Path) -> ModuleType:
     path = folder / "client.py"
     path.write_text(body, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("client", path)
-    assert spec is not None
     assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)

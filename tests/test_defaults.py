@@ -18,7 +18,6 @@ def test_the_gain_is_that_over_following_the_defaults(request_: Request) -> None
     """Rate, memory and gain are those of --follow defaults for the same request."""
     ours, plain = recommend(request_), follow(request_, "defaults")
     found = compare_with_defaults(ours)
-    assert found is not None
     assert found.fits
     assert (found.rps, found.memory) == (plain.speed.rps.value, plain.memory.total)
     assert found.gain.value == pytest.approx(ours.speed.rps.value / plain.speed.rps.value)

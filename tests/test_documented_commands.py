@@ -67,7 +67,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def parse(command: list[str]) -> None:
     context = root.make_context("recommend", list(command), resilient_parsing=False)
     name, found, rest = root.resolve_command(context, [*context._protected_args, *context.args])
-    assert found is not None
     found.make_context(name, rest, parent=context)
 
 

@@ -629,7 +629,6 @@ def test_kustomize_builds_it_and_a_site_overrides_it(at: int, tmp_path: Path) ->
         (base / name).write_text(text, encoding="utf-8")
     head = files(at)["kustomization.yaml"]
     shown = re.search(r"(?:^#   (?:  )*\S.*\n)+(?=#\n# No namePrefix)", head, re.MULTILINE)
-    assert shown is not None
     overlay = textwrap.dedent(re.sub(r"^#", "", shown[0], flags=re.MULTILINE))
     overlay = overlay.replace(re.search(r"OMP_NUM_THREADS, value: (\S+)}", overlay)[1], '"7"')  # type: ignore[index]
     (site / "kustomization.yaml").write_text(overlay, encoding="utf-8")

@@ -84,7 +84,6 @@ def test_the_units_review_clean(tmp_path: Path, name: str) -> None:
         assert not found.script.problems, each
         assert not found.defects, each
         (launch,) = found.script.launches
-        assert launch.model is not None
         assert launch.model.value == made.recommendation.resolved.model_source
         given = {option.name: option.values[0].value for option in launch.options if option.values}
         assert given["--session-len"] == str(made.recommendation.config.session_len)

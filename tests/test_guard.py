@@ -173,7 +173,6 @@ def program(token: str, script: str, doing: str, grace_s: float = 10.0) -> subpr
 
 def told(process: subprocess.Popen[str], word: str) -> None:
     """Read on until the program has said a word."""
-    assert process.stdout is not None
     assert any(line == f"{word}\n" for line in iter(process.stdout.readline, ""))
 
 

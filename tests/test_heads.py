@@ -125,7 +125,6 @@ def test_one_reader_takes_the_line_with_and_without_blanks(begin: str, written: 
     assert head.read_head(text) == head.read_head(written)
     assert seal.read_request(seal.read(text)) == head.read_head(written)
     request = artefact_request(read("a.sh", text))
-    assert request is not None
     assert (request.gpu, request.load) == ("h100-sxm-80g", "single")
 
 

@@ -201,7 +201,6 @@ def test_a_trace_from_launch_to_record(tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     assert "1 left out" in " ".join(ran.out.split())
     (phase,) = read_record(ran.work / "run.yaml", records.SmokeRun).phases
-    assert phase.drawn is not None
     assert (phase.drawn.left_out, phase.drawn.trace_speed) == (1, 1.0)
     assert run_figures.numbers(phase.drawn.arrivals_ms) == list(AT[:6])
     assert sorted(run_figures.numbers(phase.drawn.output_tokens)) == sorted(output for _, output in LENGTHS[:6])

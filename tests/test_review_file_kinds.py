@@ -355,7 +355,6 @@ def test_a_recipe_may_be_a_program() -> None:
     """Its variables have the justfile's values, and its lines their places."""
     recipe = '    #!/usr/bin/env python3\n    import lmdeploy\n    if True:\n        lmdeploy.pipeline("{{ m }}")\n'
     launch = launch_in(f'm := "org/a"\nrun:\n{recipe}', "justfile")
-    assert launch.model is not None
     assert (launch.model.value, launch.place.line) == ("org/a", 6)
 
 
@@ -582,7 +581,6 @@ def test_a_sentence_that_begins_as_a_command_starts_nothing() -> None:
     """Pages explain a command below it, in one block; a Chinese colon has no blank behind it."""
     text = f"{SERVE}\n\nlmdeploy serve api_server: starts it.\nlmdeploy serve api_server：启动服务。\n"
     (launch,) = review("a.sh", text, {}).script.launches
-    assert launch.model is not None
     assert launch.model.value == "m"
 
 
@@ -608,7 +606,6 @@ def test_values_of_a_chart_give_the_cards() -> None:
         "args: [Qwen/Qwen2.5-7B-Instruct, --tp, '2']\nresources: {limits: {nvidia.com/gpu: 1}}\n"
     )
     (launch,) = read("values.yaml", text).launches
-    assert launch.container is not None
     assert launch.container.gpus == 1
 
 

@@ -344,7 +344,6 @@ def test_a_repaired_file_can_be_told_to_machines(call: Called) -> None:
 def test_a_quoted_switch_keeps_its_quote(path: str, written: str, repaired: str) -> None:
     """Its value goes, the quote that ends the word stays; what was promised is done."""
     (finding,) = (each for each in engine.review(path, written, {}).findings if each.rule.id == "LMD103")
-    assert finding.fix is not None
     ((place, text),) = finding.fix.edits
     made = written[: place.start] + text + written[place.end :]
     assert made.endswith(repaired)

@@ -81,7 +81,6 @@ launch("lmdeploy", "Qwen/Qwen3-8B")
 def test_the_command_of_the_branch_is_the_servers() -> None:
     """Words of another engine's branch are not; those behind both are."""
     launch = only_launch(ENGINES, "python", "x.py")
-    assert launch.model is not None
     assert launch.model.value == "Qwen/Qwen3-8B"
     assert given_options(launch) == {"--cache-max-entry-count": ["0.5"], "--log-level": ["ERROR"]}
     assert not launch.unsure
@@ -148,7 +147,6 @@ def main(name):
     pipeline(MODELS[name])
 """
     launch = only_launch(text, "python", "x.py")
-    assert launch.model is not None
     assert launch.model.value == "Qwen/Qwen3-32B"
 
 
@@ -188,7 +186,6 @@ def test_an_old_release_is_reviewed_as_the_oldest() -> None:
 def test_a_formatted_text_is_what_it_becomes(command: str) -> None:
     """By position and by name."""
     launch = only_launch(f'import os\nmodel = "Qwen/Qwen3-8B"\nos.system({command})\n', "python", "x.py")
-    assert launch.model is not None
     assert launch.model.value == "Qwen/Qwen3-8B"
     assert given_options(launch) == {"--tp": ["2"]}
 

@@ -45,7 +45,6 @@ def test_parallel_fills_a_command(text: str, value: str | None) -> None:
     launch = only_launch(text + "\n")
     assert given_options(launch)["--tp"] == [value]
     assert not launch.extra
-    assert launch.model is not None
     assert launch.model.value == "m"
     assert {finding.rule.id for finding in review("x.sh", text + "\n").findings if finding.severity == "error"} == set()
 
@@ -54,7 +53,6 @@ def test_a_model_is_appended() -> None:
     """In words, and in a quoted command."""
     for text in (f"parallel {START} ::: m n", f"parallel '{START}' ::: m n", f"parallel '{START} {{}} --tp 2' ::: m n"):
         launch = only_launch(f"{text}\n")
-        assert launch.model is not None
         assert launch.model.value == "m"
 
 
@@ -140,7 +138,6 @@ def test_a_template_is_filled(text: str) -> None:
     """As str.format is."""
     launch = only_launch(f"{TEMPLATE}import string\n{text}\nsubprocess.run(c, shell=True)\n", None, "x.py")
     assert given_options(launch)["--tp"] == ["2"]
-    assert launch.model is not None
     assert launch.model.value == "m"
 
 

@@ -47,7 +47,6 @@ def launched(tmp_path: Path, text: str, name: str = "cfg.yaml") -> Launch:
 def test_a_file_is_found_by_the_path_that_the_program_opens(tmp_path: Path, name: str, load: str) -> None:
     """Of a name, of a path below the program's folder, or as the argument of a function."""
     launch = launched(tmp_path, HEAD + load + PIPELINE, name)
-    assert launch.model is not None
     assert launch.model.value == "Qwen/Qwen3-8B"
     assert given_options(launch) == {"tp": ["2"], "session_len": ["8192"]}
     assert not launch.unsure
@@ -144,7 +143,6 @@ def test_what_the_program_takes_out_is_no_keyword(tmp_path: Path, take: str) -> 
     text = f'{HEAD}cfg = yaml.safe_load(open("cfg.yaml"))\n{take}{start}'
     found = review(str(tmp_path / "x.py"), text)
     (launch,) = found.script.launches
-    assert launch.model is not None
     assert launch.model.value == "Qwen/Qwen3-8B"
     assert given_options(launch) == {"tp": ["2"]}
     assert [finding.rule.id for finding in found.findings if finding.severity != "info"] == []

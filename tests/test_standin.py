@@ -104,7 +104,6 @@ def picture(width: int, height: int, **more: int) -> list[dict[str, Any]]:
 def nvml() -> Any:
     """The stand-in of the NVML package, without hiding the real one."""
     spec = importlib.util.spec_from_file_location("standin_nvml", HERE / "site" / "pynvml.py")
-    assert spec is not None
     assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
@@ -124,7 +123,6 @@ def test_the_log_tells_the_settings_in_the_engines_own_words(tmp_path: Path) -> 
     assert "Warm-up for 8256 tokens failed with status 6" in log
     assert re.search(r"Warm-up finished in \d+\.\d\d seconds\.", log)
     shown = re.search(r"updated backend_config=TurbomindEngineConfig\((.*)\)", log)
-    assert shown is not None
     assert "dtype='float16', gemm_input_dtype=None, model_format='awq', tp=1, dp=1" in shown[1]
     assert "session_len=4096, max_batch_size=64, cache_max_entry_count=0.2" in shown[1]
     assert "quant_policy=<QuantPolicy.NONE: 0>" in shown[1]
