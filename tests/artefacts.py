@@ -11,11 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume
@@ -231,15 +232,8 @@ class Machine:
         return path
 
     def run(self, body: str, *, timeout: float = 30, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [BASH, str(self.script(body))],
-            env=self.environment(**variables),
-            cwd=self.folder / "work",
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        words = [BASH, str(self.script(body))]
+        return run_program(words, env=self.environment(**variables), cwd=self.folder / "work", timeout=timeout)
 
     def start(self, body: str, **variables: str) -> subprocess.Popen[str]:
         return self.launch([BASH, str(self.script(body))], **variables)
@@ -325,6 +319,11 @@ def command(*words: str) -> tuple[int, str, str]:
     for stream in (out, err):
         stream.seek(0)
     return status, out.read(), err.read()
+
+
+def run_program(words: Sequence[str], **more: Any) -> subprocess.CompletedProcess[str]:
+    """A program's status and what it wrote, as text."""
+    return subprocess.run(words, capture_output=True, text=True, check=False, **more)
 
 
 def recommend_here(*words: str) -> subprocess.CompletedProcess[bytes]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 import pytest
-from artefacts import wait_for
+from artefacts import run_program, wait_for
 from fleet import made_ahead, uses
 from PIL import Image
 from schemas import valid
@@ -355,10 +355,7 @@ def test_the_command_ends_with_one_line(workplace: Path) -> None:
     environment = {"PYTHONPATH": str(Path(__file__).parent.parent), "LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
 
     def ran(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*RECOMMEND, *words], env=environment, cwd=workplace, capture_output=True, text=True, timeout=BUSY_S,
-            check=False,
-        )  # fmt: skip
+        return run_program([*RECOMMEND, *words], env=environment, cwd=workplace, timeout=BUSY_S)
 
     done = ran("bench-prompt", "--images", "nowhere", "a.sh", "a.sh")
     assert (done.returncode, done.stdout) == (2, "")
@@ -452,9 +449,7 @@ def run(folder: Path, *words: str, a: str = "", b: str = "", patience: str = "20
     if extra:
         (folder / "work" / "photos" / extra).write_bytes(b"no picture at all")
     command = [*RECOMMEND, "bench-prompt", "--images", "photos", "--patience", patience, *words, "a.sh", "b.sh"]
-    done = subprocess.run(
-        command, env=environment, cwd=folder / "work", capture_output=True, text=True, timeout=BUSY_S, check=False
-    )
+    done = run_program(command, env=environment, cwd=folder / "work", timeout=BUSY_S)
     machine = ready.machines[folder]  # type: ignore[attr-defined]
     return Ran(
         done.returncode, done.stdout, done.stderr, machine, machine.processes(), list((folder / "tmp").iterdir())

@@ -11,7 +11,6 @@ import importlib.util
 import io
 import json
 import random
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from artefacts import found, text
+from artefacts import found, run_program, text
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -271,14 +270,11 @@ def test_resizing_can_be_turned_off_and_needs_pillow(
     data = encoded(photo(2000, 1000), "JPEG", quality=100)
     (tmp_path / "photo.jpg").write_bytes(data)
     (tmp_path / "client.py").write_text(text("client"), encoding="utf-8")
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-I", *words, "client.py", "--curl", "photo.jpg"],
         env={"PATH": "/usr/bin:/bin", **variables},
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
         timeout=60,
-        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     body = json.loads(done.stdout.split("\n")[1])

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 import pytest
-from artefacts import recommend_here
+from artefacts import recommend_here, run_program
 from click.shell_completion import ShellComplete
 
 from recommender.cli import root
@@ -23,13 +23,10 @@ def completed(line: str) -> list[str]:
         "COMP_WORDS": line,
         "COMP_CWORD": str(len(words) - 1),
     }
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", "import sys; sys.argv[0] = 'recommend'; from recommender.cli import main; main()"],
         env=environment,
-        capture_output=True,
-        text=True,
         timeout=30,
-        check=False,
     )
     return [each.partition(",")[2] for each in done.stdout.splitlines()]
 

@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from artefacts import run_program
 from test_fleet_kubernetes import (
     HOSTILE,
     LAYOUTS,
@@ -309,7 +310,5 @@ def test_helm_lints_it(tmp_path: Path) -> None:
     if tool is None:
         pytest.skip("helm is not installed, and Debian has none")
     folder = written(files(2), tmp_path / "fleet")
-    done = subprocess.run(
-        [tool, "lint", "--strict", str(folder)], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = run_program([tool, "lint", "--strict", str(folder)], timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr

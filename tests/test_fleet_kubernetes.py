@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
-from artefacts import BASH, Machine, finish, found, need, parser, wait_for
+from artefacts import BASH, Machine, finish, found, need, parser, run_program, wait_for
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from kubernetes_validate import utils as schemas
@@ -509,14 +509,7 @@ def run_script(machine: Machine, container: Manifest, **changed: str) -> tuple[i
     if "API_KEYS_FILE" not in changed:
         del variables["API_KEYS_FILE"]
     command = [expanded(each, variables) for each in (*container["command"], *container["args"])]
-    done = subprocess.run(
-        [BASH, *command[1:]],
-        env=machine.environment() | variables,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    done = run_program([BASH, *command[1:]], env=machine.environment() | variables, timeout=30)
     return done.returncode, done.stderr
 
 
@@ -633,9 +626,7 @@ def test_kustomize_builds_it_and_a_site_overrides_it(at: int, tmp_path: Path) ->
     overlay = overlay.replace(re.search(r"OMP_NUM_THREADS, value: (\S+)}", overlay)[1], '"7"')  # type: ignore[index]
     (site / "kustomization.yaml").write_text(overlay, encoding="utf-8")
     for folder in (base, site):
-        done = subprocess.run(
-            [kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False, timeout=60
-        )
+        done = run_program([kubectl, "kustomize", str(folder)], timeout=60)
         assert done.returncode == 0, done.stderr
         made = {(each["kind"], each["metadata"]["name"]): each for each in documents(done.stdout)}
         for manifest in made.values():
@@ -659,9 +650,7 @@ def test_haproxy_takes_the_configuration(at: int, tmp_path: Path) -> None:
     container = pod(manifests(at)["Deployment", "lmdeploy-front"])["containers"][0]
     own = {"POD_NAMESPACE": "vision", "API_KEYS_FILE": str(keys), "FRONT_LUA": str(tmp_path / front.LUA)}
     variables = environment(container) | own
-    done = subprocess.run(
-        [haproxy, "-c", "-f", str(config)], env=variables, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_program([haproxy, "-c", "-f", str(config)], env=variables, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

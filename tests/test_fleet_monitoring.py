@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from artefacts import command, found, need
+from artefacts import command, found, need, run_program
 from packaging.version import Version
 from test_fleet_kubernetes import LAYOUTS, VERSIONS, documents, files, layout, manifests, validator
 
@@ -454,7 +454,5 @@ def test_prometheus_takes_the_rules(at: int, tmp_path: Path) -> None:
     shown = [each.replace("$namespace", "n") for each in expressions(files(at))]
     spec["groups"].append({"name": "shown", "rules": [{"record": "a", "expr": each} for each in shown]})
     path.write_text(yaml.safe_dump({"groups": spec["groups"]}))
-    done = subprocess.run(
-        [promtool, "check", "rules", "--lint=none", str(path)], capture_output=True, text=True, check=False
-    )
+    done = run_program([promtool, "check", "rules", "--lint=none", str(path)])
     assert done.returncode == 0, done.stdout + done.stderr

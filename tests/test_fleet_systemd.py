@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from artefacts import BASH, need
+from artefacts import BASH, need, run_program
 from hypothesis import given, settings
 from layouts import GRID, flag_words, hostile, layout, names, variables
 
@@ -37,13 +37,10 @@ def verified(folder: Path, servers: int) -> subprocess.CompletedProcess[str]:
         str(folder / "lmdeploy.target"),
         *(str(folder / f"lmdeploy@{number}.service") for number in range(servers)),
     ]
-    return subprocess.run(
+    return run_program(
         [tool, "verify", "--man=no", *units],
         env={"PATH": "/usr/sbin:/usr/bin:/bin", "SYSTEMD_UNIT_PATH": f"{folder}:"},
-        capture_output=True,
-        text=True,
         timeout=60,
-        check=False,
     )
 
 

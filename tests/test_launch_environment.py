@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from artefacts import BASH, RECORD, Machine, command, recommend_process, text
+from artefacts import BASH, RECORD, Machine, command, recommend_process, run_program, text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import layout
@@ -39,14 +39,7 @@ def rendered(form: str) -> dict[str, str]:
 
 
 def started(machine: Machine, command: list[str], variables: dict[str, str]) -> Ran:
-    done = subprocess.run(
-        command,
-        env=machine.environment(**variables),
-        cwd=machine.folder / "work",
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    done = run_program(command, env=machine.environment(**variables), cwd=machine.folder / "work", timeout=30)
     calls = machine.calls()
     assert len(calls) <= 1
     return done.returncode, done.stderr, calls[0].words if calls else []

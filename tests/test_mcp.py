@@ -15,6 +15,7 @@ from typing import Any
 
 import pydantic
 import pytest
+from artefacts import run_program
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 from packaging.version import Version
@@ -328,10 +329,11 @@ def test_without_the_sdk_one_line_says_what_to_install(tmp_path: Path) -> None:
     """Exit 3; the other commands run."""
     (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError('mcp', name='mcp')\n")
     for words, code in (("mcp", 3), ("mcp --help", 0), ("explain tp", 0)):
-        done = subprocess.run(
+        done = run_program(
             [sys.executable, "-m", "recommender", *words.split()],
-            env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            env={"PYTHONPATH": f"{tmp_path}:{ROOT}"},
+            stdin=subprocess.DEVNULL,
+        )
         assert done.returncode == code, done.stderr
         if code:
             assert done.stderr == "recommend: mcp needs the MCP SDK; run: pip install 'mcp>=2'\n"

@@ -40,6 +40,7 @@ from artefacts import (
     parser,
     release_facts,
     requests,
+    run_program,
     running,
     shellcheck,
     text,
@@ -584,14 +585,8 @@ def client(body: str, folder: Path, *words: str, **variables: str) -> subprocess
     """Runs a client script with the standard library alone."""
     path = folder / "client.py"
     path.write_text(body, encoding="utf-8")
-    return subprocess.run(
-        [sys.executable, "-I", str(path), *words],
-        env={"PATH": "/usr/bin:/bin", **variables},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
+    return run_program(
+        [sys.executable, "-I", str(path), *words], env={"PATH": "/usr/bin:/bin", **variables}, cwd=folder, timeout=30
     )
 
 

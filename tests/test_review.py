@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from artefacts import KNOWLEDGE, Called, text
+from artefacts import KNOWLEDGE, Called, run_program, text
 from scripts import read_bash
 
 from recommender.commands.review import QUESTION
@@ -605,11 +605,9 @@ def test_a_folder_is_searched_for_what_names_lmdeploy(call: Called) -> None:
 
 def test_stdin_is_a_script_or_a_command(tmp_path: Path) -> None:
     """``-`` reads stdin and runs nothing from it."""
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-m", "recommender", "review", "-", "--format", "json"],
         input=f"{SERVE} --tp 2; touch {tmp_path}/ran\n",
-        capture_output=True,
-        text=True,
         cwd=tmp_path,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
         timeout=60,

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from artefacts import need
+from artefacts import need, run_program
 from click.testing import CliRunner, Result
 from scripts import given_options, only_launch, text_at
 
@@ -125,13 +125,10 @@ def test_a_program_under_another_name() -> None:
 
 def verified(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
     """systemd's own check of a unit, which shows all that it reads."""
-    return subprocess.run(
+    return run_program(
         [need("systemd-analyze"), "verify", "--man=no", str(folder / name)],
         env={"PATH": os.defpath, "SYSTEMD_UNIT_PATH": f"{folder}:", "SYSTEMD_LOG_LEVEL": "debug", "LC_ALL": "C.UTF-8"},
-        capture_output=True,
-        text=True,
         timeout=60,
-        check=False,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -14,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from artefacts import run_program
 from questions import question, words
 
 from recommender.site.browser import bundle, npm
@@ -51,9 +51,7 @@ def test_the_main_job_needs_no_compiled_package(unpacked: Path) -> None:
     forms = ("bash", "command", "python", "client", "env", "docker", "json", "report")
     asked = [["--gpu", "A100-80G", "--load", "16", "--format", form] for form in forms]
     asked += [["--gpu", "L4", "--text-only", "--workload", "chat", "--rps", "2"], ["--gpu", "A1000"]]
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", ASK, str(unpacked), json.dumps(asked)], capture_output=True, text=True, check=False
-    )
+    done = run_program([sys.executable, "-I", "-c", ASK, str(unpacked), json.dumps(asked)])
     assert done.returncode == 0, done.stderr
     for each, (stdout, code) in zip(asked, json.loads(done.stdout), strict=True):
         outcome = run(each)
@@ -65,9 +63,7 @@ def test_a_run_in_this_process_is_the_command(number: int, tmp_path: Path) -> No
     """Streams, exit code and files are those of the installed command."""
     values, form = question(number)
     asked = [*words(values), "--format", form, "-o", "files"]
-    done = subprocess.run(
-        [sys.executable, "-m", "recommender", *asked], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = run_program([sys.executable, "-m", "recommender", *asked], cwd=tmp_path)
     outcome = run(asked)
     assert (outcome.code, outcome.stdout, outcome.stderr) == (done.returncode, done.stdout, done.stderr)
     place = tmp_path / "files"

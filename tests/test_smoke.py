@@ -26,7 +26,7 @@ from typing import Any
 
 import pytest
 import yaml
-from artefacts import WORKER, wait_for
+from artefacts import WORKER, run_program, wait_for
 from fleet import made_ahead, uses
 from schemas import valid
 from standin.machine import Standin
@@ -115,9 +115,7 @@ def smoke(
     command = [*RECOMMEND, "smoke", *([name] if script else []), *(["--gpu", gpu] if gpu else [])]
     command += ["--seconds", seconds, "--patience", patience, *(word.format(**told) for word in words)]
     begun = time.monotonic()
-    done = subprocess.run(
-        command, env=environment, cwd=work, capture_output=True, text=True, timeout=BUSY_S, check=False
-    )
+    done = run_program(command, env=environment, cwd=work, timeout=BUSY_S)
     took, folders = time.monotonic() - begun, list((folder / "tmp").iterdir())
     return Ran(done.returncode, done.stdout, done.stderr, machine.processes(), folders, machine, took)
 
@@ -581,9 +579,7 @@ def said(*words: str, code: int = 2, fault: str = "", folder: Path | None = None
     environment = {"PYTHONPATH": _path(), "LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin", **variables}
     if folder is not None:
         environment = Standin(folder, fault=fault).environment(**variables)
-    done = subprocess.run(
-        [*RECOMMEND, *words], env=environment, cwd=folder, capture_output=True, text=True, timeout=BUSY_S, check=False
-    )
+    done = run_program([*RECOMMEND, *words], env=environment, cwd=folder, timeout=BUSY_S)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr
@@ -643,10 +639,7 @@ def command_lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     machine = Standin(folder)
 
     def ask(words: tuple[str, ...]) -> str:
-        done = subprocess.run(
-            [*RECOMMEND, "smoke", *words], env=machine.environment(), cwd=folder, capture_output=True, text=True,
-            timeout=BUSY_S, check=False,
-        )  # fmt: skip
+        done = run_program([*RECOMMEND, "smoke", *words], env=machine.environment(), cwd=folder, timeout=BUSY_S)
         assert (done.returncode, done.stdout) == (2, ""), (words, done.stderr)
         return done.stderr
 
@@ -683,9 +676,7 @@ def test_a_dry_run_needs_no_lmdeploy(tmp_path: Path) -> None:
         told = said("smoke", *W, "--dry-run", code=0, fault=fault, folder=folder)
         assert f"options checked against {by}" in told
         assert "nothing was started" in told
-        shown = subprocess.run(
-            [*RECOMMEND, *wrong], env=_again(folder, fault), capture_output=True, text=True, timeout=BUSY_S, check=False
-        )
+        shown = run_program([*RECOMMEND, *wrong], env=_again(folder, fault), timeout=BUSY_S)
         assert shown.returncode == 2
         assert re.fullmatch(
             r"recommend: LMDeploy 0\.18\.0 refuses the options: .*--session-length.*\n", shown.stderr

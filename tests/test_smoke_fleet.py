@@ -7,7 +7,6 @@ import re
 import resource
 import shutil
 import socket
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from artefacts import found
+from artefacts import found, run_program
 from test_smoke import BUSY_S, RECOMMEND, ports, prepared, rendered
 
 from recommender.choose.recommend import recommend_adviser
@@ -73,9 +72,7 @@ def smoke(
         (target / name).parent.mkdir(exist_ok=True)
         (target / name).write_text(text)
     command = [*RECOMMEND, "smoke", "fleet", "--seconds", "0.6", "--patience", "20", "--json", *words]
-    done = subprocess.run(
-        command, env=environment, cwd=place / "work", capture_output=True, text=True, timeout=BUSY_S, check=False
-    )
+    done = run_program(command, env=environment, cwd=place / "work", timeout=BUSY_S)
     return Ran(done.returncode, done.stdout, done.stderr, machine.processes(), first)
 
 
@@ -455,9 +452,7 @@ def test_compose_variables() -> None:
 
 
 def cli(*words: str, cwd: Path) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [*RECOMMEND, "smoke", *words], cwd=cwd, capture_output=True, text=True, timeout=BUSY_S, check=False
-    )
+    done = run_program([*RECOMMEND, "smoke", *words], cwd=cwd, timeout=BUSY_S)
     return done.returncode, done.stdout, done.stderr
 
 
