@@ -136,10 +136,15 @@ def parser(release: str):  # type: ignore[no-untyped-def]
     return rebuild_parser(extracted(), release)
 
 
+NOT_OF_DEBIAN = {"kubectl": "that of Debian 12 is too old to build it", "helm": "Debian has none"}
+
+
 def need(tool: str) -> str:
     """The path of a system tool, also of root's; skips the test, naming the tool, where it is missing."""
     path = shutil.which(tool, path=f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin")
     if path is None:
+        if tool in NOT_OF_DEBIAN:
+            pytest.skip(f"{tool} is not installed, and {NOT_OF_DEBIAN[tool]}")
         package = {"promtool": "prometheus", "systemd-analyze": "systemd"}.get(tool, tool)
         pytest.skip(f"{tool} is not installed; .ci/run installs it (apt-get install {package})")
     return path
@@ -319,6 +324,14 @@ def command(*words: str) -> tuple[int, str, str]:
     for stream in (out, err):
         stream.seek(0)
     return status, out.read(), err.read()
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> Path:
+    """Write files by their paths below a folder, which is returned."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
+    return folder
 
 
 def run_program(words: Sequence[str], **more: Any) -> subprocess.CompletedProcess[str]:

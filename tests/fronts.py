@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
-from artefacts import BASH, WORKER, found, need
+from artefacts import BASH, WORKER, found, need, write_files
 
 from recommender.fleet import front
 from recommender.fleet.layout import Layout
@@ -155,8 +155,7 @@ class Servers:
         config = replace(made.config, servers=2, share=1, tp=1, port=first, max_batch_size=BATCH)
         self.layout = Layout(replace(made, config=config))
         (self.folder / "standin.py").write_text(STANDIN)
-        for name, text in front.files(self.layout).items():
-            (self.folder / name).write_text(text)
+        write_files(self.folder, front.files(self.layout))
         for port in self.ports:
             self.start(port)
         for port in self.ports:

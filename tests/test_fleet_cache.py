@@ -11,8 +11,20 @@ from typing import Any
 
 import pytest
 import yaml
-from test_fleet_helm import SERVER, charted, without_checksum, written
-from test_fleet_kubernetes import VERSIONS, documents, environment, files, kind_of, manifests, named, pod, validator
+from artefacts import write_files
+from test_fleet_helm import SERVER, charted, without_checksum
+from test_fleet_kubernetes import (
+    VERSIONS,
+    documents,
+    environment,
+    files,
+    kind_of,
+    kustomized,
+    manifests,
+    named,
+    pod,
+    validator,
+)
 
 from recommender.fleet import kubernetes
 
@@ -56,9 +68,7 @@ def copied(folder: Path, texts: Any = None) -> tuple[int, str]:
 def folder(tmp_path: Path) -> Path:
     """A volume as the hub's client leaves it, and an empty disk."""
     hub = tmp_path / "volume" / "hub"
-    for path, text in ((BLOB, "weights" * 1000), ("refs/main", "c0ffee")):
-        (hub / HUB / path).parent.mkdir(parents=True, exist_ok=True)
-        (hub / HUB / path).write_text(text)
+    write_files(hub / HUB, {BLOB: "weights" * 1000, "refs/main": "c0ffee"})
     link = hub / HUB / LINK
     link.parent.mkdir(parents=True)
     link.symlink_to(f"../../{BLOB}")
@@ -154,16 +164,9 @@ def test_a_folder_of_the_volume_is_copied(folder: Path) -> None:
 @pytest.mark.parametrize("at", [0, 2, 12])
 def test_kustomize_and_helm_patch_alike(at: int, tmp_path: Path) -> None:
     """The server reads the host's disk, only the copying container the volume and as root; all else is as without."""
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        pytest.skip("kubectl is not installed, and that of Debian 12 is too old to build it")
-    written(files(at), tmp_path / "lmdeploy")
+    write_files(tmp_path / "lmdeploy", files(at))
     overlay = {"resources": ["../lmdeploy"], "components": ["../lmdeploy/cache"]}
-    written({"kustomization.yaml": yaml.safe_dump(overlay)}, tmp_path / "site")
-    words = [kubectl, "kustomize", str(tmp_path / "site")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    built = {(each["kind"], each["metadata"]["name"]): each for each in documents(done.stdout)}[SERVER]
+    built = kustomized(write_files(tmp_path / "site", {"kustomization.yaml": yaml.safe_dump(overlay)}))[SERVER]
     assert not list(validator(VERSIONS[-1], kind_of(built)).iter_errors(built))
     base, made = pod(manifests(at)[SERVER]), pod(built)
     (copies,), (container,) = made["initContainers"], made["containers"]
@@ -195,7 +198,7 @@ def test_kustomize_and_helm_patch_alike(at: int, tmp_path: Path) -> None:
 def test_helm_puts_values_into_both_containers(tmp_path: Path) -> None:
     """The image and the model of the copy are those of the server; other variables are the server's only."""
     values = {"cache": {"enabled": True, "path": "/nvme/models"}, "model": "a/b", "image": "own:1", "env": {"NEW": "1"}}
-    made = pod(charted(written(files(2), tmp_path / "fleet"), values)[SERVER])
+    made = pod(charted(write_files(tmp_path / "fleet", files(2)), values)[SERVER])
     (copies,), (container,) = made["initContainers"], made["containers"]
     assert (copies["image"], container["image"]) == ("own:1", "own:1")
     assert environment(copies) == {"MODEL": "a/b"}

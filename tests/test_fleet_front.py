@@ -17,7 +17,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from artefacts import BASH, found, need
+from artefacts import BASH, found, need, write_files
 from fronts import CHAT, HEAD, Front, Load, Servers, asked, call, wait
 
 from recommender.common.errors import RequestError
@@ -474,8 +474,7 @@ def test_haproxy_alone_starts_no_open_front_where_keys_were_asked_for(
 
 def checked(folder: Path, layout: Layout, **environment: str) -> subprocess.CompletedProcess[str]:
     """HAProxy's own check of a layout's configuration, in its folder."""
-    for name, text in front.files(layout).items():
-        (folder / name).write_text(text)
+    write_files(folder, front.files(layout))
     words = [need("haproxy"), "-c", "-f", front.NAME]
     return subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from artefacts import run_program
+from artefacts import need, run_program, write_files
 from test_fleet_kubernetes import (
     HOSTILE,
     LAYOUTS,
     VERSIONS,
     Manifest,
+    by_name,
     documents,
     environment,
     files,
@@ -35,30 +35,18 @@ SERVER, FRONT = ("Deployment", "lmdeploy-server"), ("Deployment", "lmdeploy-fron
 Documents = dict[tuple[str, str], Manifest]
 
 
-def written(texts: Any, folder: Path) -> Path:
-    for name, text in texts.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder
-
-
 def helm(folder: Path, values: Any = None, namespace: str = "vision") -> subprocess.CompletedProcess[str]:
-    tool = shutil.which("helm")
-    if tool is None:
-        pytest.skip("helm is not installed, and Debian has none")
+    tool = need("helm")
     own = folder.parent / "mine.yaml"
     own.write_text(yaml.safe_dump(values or {}))
     words = [tool, "template", "fleet", str(folder), "--namespace", namespace, "--values", str(own)]
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    return run_program(words, timeout=60)
 
 
 def charted(folder: Path, values: Any = None, namespace: str = "vision") -> Documents:
     done = helm(folder, values, namespace)
     assert done.returncode == 0, done.stderr
-    read = documents(done.stdout)
-    made = {(each["kind"], each["metadata"]["name"]): each for each in read}
-    assert len(made) == len(read)
-    return made
+    return by_name(done.stdout)
 
 
 def listed(texts: Any, folder: str = "") -> Documents:
@@ -136,7 +124,7 @@ def test_the_chart_has_no_second_copy_of_a_manifest(at: int) -> None:
 @EVERY
 def test_helm_prints_what_kustomization_lists(at: int, tmp_path: Path) -> None:
     """With the default values each document is that of the file, to the last field."""
-    made = without_checksum(charted(written(files(at), tmp_path / "fleet")))
+    made = without_checksum(charted(write_files(tmp_path / "fleet", files(at))))
     assert made == listed(files(at))
     for manifest in made.values():
         assert not list(validator(VERSIONS[-1], kind_of(manifest)).iter_errors(manifest))
@@ -145,7 +133,7 @@ def test_helm_prints_what_kustomization_lists(at: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", [0, 3, 12, 18])
 def test_helm_adds_the_parts_that_are_asked_for(at: int, tmp_path: Path) -> None:
     """Those of their own kustomization.yaml, with the values; an autoscaler's number of pods is its own."""
-    folder = written(files(at), tmp_path / "fleet")
+    folder = write_files(tmp_path / "fleet", files(at))
     base = listed(files(at))
     on = {"enabled": True}
     gateway = {**on, "parentRefs": [{"name": "public", "namespace": "gateways"}], "hostnames": ["models.example.com"]}
@@ -179,7 +167,7 @@ def test_helm_adds_the_parts_that_are_asked_for(at: int, tmp_path: Path) -> None
 def test_values_reach_the_manifests(tmp_path: Path) -> None:
     """Each of them, at its place and nowhere else."""
     at = 2
-    folder = written(files(at), tmp_path / "fleet")
+    folder = write_files(tmp_path / "fleet", files(at))
     digest = f"registry.example/lmdeploy@sha256:{'a' * 64}"
     values = {
         "replicas": 3,
@@ -232,7 +220,7 @@ def test_values_reach_the_manifests(tmp_path: Path) -> None:
 
 def test_no_keys_where_none_are_wanted(tmp_path: Path) -> None:
     """Nothing asks for a key then, nor for one of Prometheus."""
-    made = charted(written(files(2), tmp_path / "fleet"), {"keysSecret": "", "monitoring": {"enabled": True}})
+    made = charted(write_files(tmp_path / "fleet", files(2)), {"keysSecret": "", "monitoring": {"enabled": True}})
     for key in (SERVER, FRONT):
         assert "API_KEYS_FILE" not in environment(pod(made[key])["containers"][0])
     (endpoint,) = made["PodMonitor", "lmdeploy-server"]["spec"]["podMetricsEndpoints"]
@@ -255,7 +243,7 @@ def test_no_keys_where_none_are_wanted(tmp_path: Path) -> None:
 )
 def test_helm_refuses_wrong_values(values: Any, said: str, tmp_path: Path) -> None:
     """Before anything reaches a cluster, with the value's name or the reason."""
-    done = helm(written(files(2), tmp_path / "fleet"), values)
+    done = helm(write_files(tmp_path / "fleet", files(2)), values)
     assert done.returncode != 0
     assert said in done.stderr
 
@@ -263,7 +251,7 @@ def test_helm_refuses_wrong_values(values: Any, said: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_reaches_the_container_whole(name: str, tmp_path: Path) -> None:
     """Or is refused: Go's YAML, which kustomize and Helm share, cannot write a control character."""
-    folder = written(kubernetes.files(named(name)), tmp_path / "fleet")
+    folder = write_files(tmp_path / "fleet", kubernetes.files(named(name)))
     if "\x7f" in name:
         done = helm(folder)
         assert done.returncode != 0
@@ -274,17 +262,15 @@ def test_a_hostile_name_reaches_the_container_whole(name: str, tmp_path: Path) -
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     """An edited file that is no YAML is refused, and not left out."""
-    done = helm(written({**files(2), "pdb.yaml": "a: b: c"}, tmp_path / "fleet"))
+    done = helm(write_files(tmp_path / "fleet", {**files(2), "pdb.yaml": "a: b: c"}))
     assert done.returncode != 0
     assert "cannot be read" in done.stderr
 
 
 def test_keys_beside_the_chart_stay_outside(tmp_path: Path) -> None:
     """Helm would keep them in the cluster, where it keeps the chart."""
-    tool = shutil.which("helm")
-    if tool is None:
-        pytest.skip("helm is not installed, and Debian has none")
-    folder = written({**files(2), "keys.txt": "secret\n"}, tmp_path / "fleet")
+    tool = need("helm")
+    folder = write_files(tmp_path / "fleet", {**files(2), "keys.txt": "secret\n"})
     words = [tool, "package", str(folder), "--destination", str(tmp_path)]
     subprocess.run(words, capture_output=True, check=True, timeout=60)
     (archive,) = tmp_path.glob("*.tgz")
@@ -298,7 +284,7 @@ def test_a_change_of_the_front_is_rolled_out(tmp_path: Path) -> None:
     """The checksum follows the configuration."""
     texts = files(2)
     sums = [
-        charted(written(each, tmp_path / str(number)))[FRONT]["spec"]["template"]["metadata"]["annotations"]
+        charted(write_files(tmp_path / str(number), each))[FRONT]["spec"]["template"]["metadata"]["annotations"]
         for number, each in enumerate((texts, texts, {**texts, front.NAME: texts[front.NAME] + "# more\n"}))
     ]
     assert sums[0] == sums[1] != sums[2]
@@ -306,9 +292,7 @@ def test_a_change_of_the_front_is_rolled_out(tmp_path: Path) -> None:
 
 def test_helm_lints_it(tmp_path: Path) -> None:
     """No warning is left, but that of a missing icon, which is only information."""
-    tool = shutil.which("helm")
-    if tool is None:
-        pytest.skip("helm is not installed, and Debian has none")
-    folder = written(files(2), tmp_path / "fleet")
+    tool = need("helm")
+    folder = write_files(tmp_path / "fleet", files(2))
     done = run_program([tool, "lint", "--strict", str(folder)], timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr

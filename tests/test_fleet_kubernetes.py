@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from artefacts import BASH, Machine, finish, found, need, parser, run_program, wait_for
+from artefacts import BASH, Machine, finish, found, need, parser, run_program, wait_for, write_files
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from kubernetes_validate import utils as schemas
@@ -92,6 +91,21 @@ def layout(at: int) -> Layout:
 @cache
 def files(at: int) -> Mapping[str, str]:
     return kubernetes.files(layout(at))
+
+
+def by_name(text: str) -> dict[tuple[str, str], Manifest]:
+    """The manifests of a text by kind and name, which no two share."""
+    read = documents(text)
+    made = {(each["kind"], each["metadata"]["name"]): each for each in read}
+    assert len(made) == len(read)
+    return made
+
+
+def kustomized(folder: Path) -> dict[tuple[str, str], Manifest]:
+    """What kustomize makes of a folder."""
+    done = run_program([need("kubectl"), "kustomize", str(folder)], timeout=60)
+    assert done.returncode == 0, done.stderr
+    return by_name(done.stdout)
 
 
 def documents(text: str) -> list[Manifest]:
@@ -611,24 +625,14 @@ def test_servers_of_a_card_start_one_after_the_other_and_end_together(tmp_path: 
 @pytest.mark.parametrize("at", [0, 6, 12])
 def test_kustomize_builds_it_and_a_site_overrides_it(at: int, tmp_path: Path) -> None:
     """The example in the head, as it stands there, is a working overlay."""
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        pytest.skip("kubectl is not installed, and that of Debian 12 is too old to build it")
-    base, site = tmp_path / "lmdeploy", tmp_path / "site"
-    for folder in (base, site):
-        folder.mkdir()
-    for name, text in files(at).items():
-        (base / name).parent.mkdir(exist_ok=True)
-        (base / name).write_text(text, encoding="utf-8")
+    base = write_files(tmp_path / "lmdeploy", files(at))
     head = files(at)["kustomization.yaml"]
     shown = re.search(r"(?:^#   (?:  )*\S.*\n)+(?=#\n# No namePrefix)", head, re.MULTILINE)
     overlay = textwrap.dedent(re.sub(r"^#", "", shown[0], flags=re.MULTILINE))
     overlay = overlay.replace(re.search(r"OMP_NUM_THREADS, value: (\S+)}", overlay)[1], '"7"')  # type: ignore[index]
-    (site / "kustomization.yaml").write_text(overlay, encoding="utf-8")
+    site = write_files(tmp_path / "site", {"kustomization.yaml": overlay})
     for folder in (base, site):
-        done = run_program([kubectl, "kustomize", str(folder)], timeout=60)
-        assert done.returncode == 0, done.stderr
-        made = {(each["kind"], each["metadata"]["name"]): each for each in documents(done.stdout)}
+        made = kustomized(folder)
         for manifest in made.values():
             assert not list(validator(VERSIONS[-1], kind_of(manifest)).iter_errors(manifest))
         container = pod(made["Deployment", "lmdeploy-server"])["containers"][0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -14,9 +13,9 @@ from typing import Any
 
 import pytest
 import yaml
-from artefacts import command, found, need, run_program
+from artefacts import command, found, need, run_program, write_files
 from packaging.version import Version
-from test_fleet_kubernetes import LAYOUTS, VERSIONS, documents, files, layout, manifests, validator
+from test_fleet_kubernetes import LAYOUTS, VERSIONS, documents, files, kustomized, layout, manifests, validator
 
 from recommender.api import plan as planned
 from recommender.fleet import front, kubernetes, monitoring
@@ -162,8 +161,7 @@ def test_haproxy_exposes_them(tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             ports.append(str(free.getsockname()[1]))
     made = front.files(Layout(layout(2).recommendation))
-    for name, text in made.items():
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, made)
     variables = {"FRONT_PORT": ports[0], "STATS_PORT": ports[1], "FRONT_LUA": str(tmp_path / front.LUA)}
     process = subprocess.Popen(
         [haproxy, "-db", "-f", str(tmp_path / front.NAME)],
@@ -240,25 +238,12 @@ def test_components_fit_the_base(at: int) -> None:
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_kustomize_adds_a_component_only_where_it_is_asked_for(at: int, name: str, tmp_path: Path) -> None:
     """As the head of each shows it; the base is as without, and an autoscaler's number of pods is its own."""
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        pytest.skip("kubectl is not installed, and that of Debian 12 is too old to build it")
-    for path, text in files(at).items():
-        (tmp_path / "lmdeploy" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "lmdeploy" / path).write_text(text, encoding="utf-8")
+    base = write_files(tmp_path / "lmdeploy", files(at))
     head = files(at)[f"{name}/kustomization.yaml"]
     (listed,) = re.findall(r"^# +components: \[(.+)\]$", head, re.M)
     overlay = {"resources": ["../lmdeploy"], "components": listed.split(", "), "namespace": "vision"}
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-
-    def built(folder: str) -> dict[tuple[str, str], Any]:
-        words = [kubectl, "kustomize", str(tmp_path / folder)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return {(each["kind"], each["metadata"]["name"]): each for each in documents(done.stdout)}
-
-    plain, made = built("lmdeploy"), built("site")
+    site = write_files(tmp_path / "site", {"kustomization.yaml": yaml.safe_dump(overlay)})
+    plain, made = kustomized(base), kustomized(site)
     optional = {"PodMonitor", "PrometheusRule", "ScaledObject", "HorizontalPodAutoscaler"}
     assert not optional & {kind for kind, _ in plain}
     assert {each["metadata"]["namespace"] for each in made.values()} == {"vision"}

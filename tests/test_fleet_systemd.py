@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from artefacts import BASH, need, run_program
+from artefacts import BASH, need, run_program, write_files
 from hypothesis import given, settings
 from layouts import GRID, flag_words, hostile, layout, names, variables
 
@@ -20,11 +20,7 @@ from recommender.review import engine
 
 
 def written(folder: Path, made: Layout) -> Path:
-    for name, text in systemd.files(made).items():
-        path = folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    return folder
+    return write_files(folder, systemd.files(made))
 
 
 def verified(folder: Path, servers: int) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from artefacts import KNOWLEDGE, Called, run_program, text
+from artefacts import KNOWLEDGE, Called, run_program, text, write_files
 from scripts import read_bash
 
 from recommender.commands.review import QUESTION
@@ -594,9 +594,8 @@ def test_what_cannot_be_read_does_not_hide_the_others(call: Called) -> None:
 @pytest.mark.usefixtures("faked")
 def test_a_folder_is_searched_for_what_names_lmdeploy(call: Called) -> None:
     """Only scripts, Python and YAML that mention it; no hidden folders, no links."""
-    for name in ("a.sh", "deep/b.sh", ".hidden/c.sh", "node_modules/d.sh", "e.txt"):
-        Path(name).parent.mkdir(parents=True, exist_ok=True)
-        Path(name).write_text(f"{SERVE} --tp 2\n")
+    names = ("a.sh", "deep/b.sh", ".hidden/c.sh", "node_modules/d.sh", "e.txt")
+    write_files(Path(), dict.fromkeys(names, f"{SERVE} --tp 2\n"))
     Path("other.sh").write_text("echo --tp\n")
     Path("link").symlink_to(".", target_is_directory=True)
     _, out, _ = call(".", "--format", "json")

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from artefacts import need, run_program
+from artefacts import need, run_program, write_files
 from click.testing import CliRunner, Result
 from scripts import given_options, only_launch, text_at
 
@@ -737,8 +737,6 @@ def test_variables_that_another_file_may_set(tmp_path: Path) -> None:
 )
 def test_drop_ins_set_variables(tmp_path: Path, names: dict[str, str], expected: str) -> None:
     """Those of the unit's own folder, in the order of their names; systemd.unit(5)."""
-    for name, port in names.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(f'[Service]\nEnvironment="PORT={port}"\n')
+    write_files(tmp_path, {name: f'[Service]\nEnvironment="PORT={port}"\n' for name, port in names.items()})
     text = service("Environment=PORT=8000", f"ExecStart={SERVER} --server-port ${{PORT}}")
     assert given_options(one(text, tmp_path / "server.service")) == {"--server-port": [expected]}

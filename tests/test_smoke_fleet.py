@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from artefacts import found, run_program
+from artefacts import found, run_program, write_files
 from test_smoke import BUSY_S, RECOMMEND, ports, prepared, rendered
 
 from recommender.choose.recommend import recommend_adviser
@@ -66,11 +66,7 @@ def smoke(
     for number in range(2):
         files = {name: text.replace(str(PORT + number), str(first + number)) for name, text in files.items()}
     change(files)
-    target = place / "work" / "fleet"
-    target.mkdir()
-    for name, text in files.items():
-        (target / name).parent.mkdir(exist_ok=True)
-        (target / name).write_text(text)
+    write_files(place / "work" / "fleet", files)
     command = [*RECOMMEND, "smoke", "fleet", "--seconds", "0.6", "--patience", "20", "--json", *words]
     done = run_program(command, env=environment, cwd=place / "work", timeout=BUSY_S)
     return Ran(done.returncode, done.stdout, done.stderr, machine.processes(), first)
@@ -461,10 +457,7 @@ def written(tmp_path: Path) -> Path:
     """A folder with three fleets, a script and an empty folder."""
     layout = Layout(found(load="", concurrency=32, gpu="H100-80G", gpu_count=2))
     for form in ("compose", "systemd", "k8s"):
-        for name, text in render_files(layout, form).items():
-            path = tmp_path / form / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        write_files(tmp_path / form, render_files(layout, form))
     (tmp_path / "empty").mkdir()
     (tmp_path / "both").mkdir()
     for name in ("compose.yaml", "lmdeploy@.service"):
