@@ -142,32 +142,31 @@ def test_a_fit_finds_the_terms_of_experts() -> None:
     assert found["expert-layer-ms"] == pytest.approx(0.05, rel=0.1)
 
 
+def slower(load: Observation) -> Observation:
+    """The same load, ten times as slow."""
+    return replace(load, measured=MappingProxyType({name: 10 * value for name, value in load.measured.items()}))
+
+
+def changed_terms(before: list[Observation], after: list[Observation]) -> set[str]:
+    """The coefficients, some at least, that two sets of observations give differently."""
+    first, second = fit.solve(before, STORE), fit.solve(after, STORE)
+    changed = {name for name in first if first[name] != second[name]}
+    assert changed
+    return changed
+
+
 def test_loads_shape_no_term_of_decoding_steps() -> None:
     """With many in flight ten times as slow, steps stay as requests alone tell them, and other terms give way."""
     known = invented(true_values(4))[:24]
-    slow = [
-        each
-        if each.concurrency == 1
-        else replace(each, measured=MappingProxyType({name: 10 * value for name, value in each.measured.items()}))
-        for each in known
-    ]
-    before, after = fit.solve(known, STORE), fit.solve(slow, STORE)
-    changed = {name for name in before if before[name] != after[name]}
-    assert changed
-    assert not changed & set(speed.STEP_COEFFICIENTS)
+    slow = [each if each.concurrency == 1 else slower(each) for each in known]
+    assert not changed_terms(known, slow) & set(speed.STEP_COEFFICIENTS)
 
 
 def test_mixtures_shape_no_term_of_dense_models() -> None:
     """Runs of a mixture that is ten times as slow leave all other coefficients as they are."""
     dense = [each for each in invented(true_values(3)) if each.concurrency < 16][:12]
-    slow = [
-        replace(each, measured=MappingProxyType({name: 10 * value for name, value in each.measured.items()}))
-        for each in mixture_loads(COMMITTED)[:1]
-    ]
-    without, beside = fit.solve(dense, STORE), fit.solve([*dense, *slow], STORE)
-    changed = {name for name in without if without[name] != beside[name]}
-    assert changed
-    assert changed <= set(speed.EXPERT_COEFFICIENTS)
+    slow = slower(mixture_loads(COMMITTED)[0])
+    assert changed_terms(dense, [*dense, slow]) <= set(speed.EXPERT_COEFFICIENTS)
 
 
 PYTORCH = ("h200-pytorch-2026-11-24-llama-chat", "h200-pytorch-2026-11-24-qwen-batch")
@@ -201,15 +200,9 @@ def test_the_pytorch_engine_shapes_no_term_of_turbomind() -> None:
     """Its loads, ten times as slow, and its memory leave all other coefficients as they are."""
     ours = [each for each in invented(true_values(3)) if each.concurrency < 16][:12]
     run = read_record(KNOWLEDGE / "evidence" / f"{PYTORCH[0]}.yaml", records.SmokeRun)
-    slow = [
-        replace(each, measured=MappingProxyType({name: 10 * value for name, value in each.measured.items()}))
-        for each in [*observe_run(run, STORE)][:2]
-    ]
+    slow = [slower(each) for each in [*observe_run(run, STORE)][:2]]
     assert [each.concurrency for each in slow] == [0, 1]
-    without, beside = fit.solve(ours, STORE), fit.solve([*ours, *slow], STORE)
-    changed = {name for name in without if without[name] != beside[name]}
-    assert changed
-    assert changed <= set(speed.PYTORCH_COEFFICIENTS)
+    assert changed_terms(ours, [*ours, *slow]) <= set(speed.PYTORCH_COEFFICIENTS)
 
 
 def test_errors_of_each_engine_have_records_of_their_own() -> None:

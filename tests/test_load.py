@@ -201,6 +201,12 @@ def drive(stub: Stub, how: LoadPlan, shape: Shape = TEXT, **target: Any) -> Outc
     return load.run(Target((stub.url,), "probe", **target), shape, how, lambda done, failed: None)
 
 
+def driven(behave: Behaviour, *given: Any, **more: Any) -> Outcome:
+    """What ``drive`` finds of a server that only this load asks."""
+    with Stub(behave) as stub:
+        return drive(stub, *given, **more)
+
+
 def windowed(outcome: Outcome, seconds: float) -> bool:
     """Whether the window lasted so long, but for what passed between the begin and the first send."""
     return 0.5 * seconds < outcome.window_s <= seconds + 1e-9
@@ -232,17 +238,16 @@ def test_littles_law_holds() -> None:
     """In flight = requests a second x mean time of a request, with service times that vary."""
     random_ = random.Random(3)
 
-    with Stub(waits(lambda stub: random_.uniform(0.02, 0.08))) as stub:
-        outcome = drive(stub, plan(8, seconds=30, enough=240, limit_s=40.0, stream_every=0))
+    outcome = driven(
+        waits(lambda stub: random_.uniform(0.02, 0.08)), plan(8, seconds=30, enough=240, limit_s=40.0, stream_every=0)
+    )
     in_flight = rate(outcome) * statistics.mean(outcome.latencies_ms) / 1000
     assert in_flight == pytest.approx(8, rel=0.1)
 
 
 def test_slow_answers_are_waited_for() -> None:
     """Three rounds of four clients take 1.2 s at least, though the load was to take 0.3: it ends with the twelfth."""
-
-    with Stub(steady(0.4)) as stub:
-        outcome = drive(stub, plan(4, seconds=0.3, rounds=3, stream_every=0))
+    outcome = driven(steady(0.4), plan(4, seconds=0.3, rounds=3, stream_every=0))
     assert outcome.window_requests == 12
     assert len(outcome.latencies_ms) >= 12
     assert 1.2 <= outcome.window_s == pytest.approx(outcome.ends_ms[11] / 1000, abs=0.01)
@@ -250,9 +255,7 @@ def test_slow_answers_are_waited_for() -> None:
 
 def test_but_not_without_end() -> None:
     """A server that takes a second for each is waited for five times the seconds asked for, no longer."""
-
-    with Stub(steady(1.0)) as stub:
-        outcome = drive(stub, plan(2, seconds=0.3, rounds=9, stream_every=0))
+    outcome = driven(steady(1.0), plan(2, seconds=0.3, rounds=9, stream_every=0))
     assert outcome.window_s == pytest.approx(0.3 * load.LONGER, abs=0.05)
     assert outcome.window_requests == 2
     assert not outcome.failures
@@ -260,9 +263,7 @@ def test_but_not_without_end() -> None:
 
 def test_fast_answers_end_with_the_clock() -> None:
     """Where the rounds came in time, the load takes the seconds asked for."""
-
-    with Stub(steady(0.01)) as stub:
-        outcome = drive(stub, plan(2, seconds=0.5, rounds=3, stream_every=0))
+    outcome = driven(steady(0.01), plan(2, seconds=0.5, rounds=3, stream_every=0))
     assert windowed(outcome, 0.5)
     assert outcome.window_requests > 6
 
@@ -271,8 +272,7 @@ def test_every_success_has_its_end() -> None:
     """From the first send on, in the order of the latencies: what is sent follows an end, one by one."""
     random_ = random.Random(4)
 
-    with Stub(waits(lambda stub: random_.uniform(0.0, 0.08))) as stub:
-        outcome = drive(stub, plan(5, enough=60, stream_every=0))
+    outcome = driven(waits(lambda stub: random_.uniform(0.0, 0.08)), plan(5, enough=60, stream_every=0))
     assert len(outcome.ends_ms) == len(outcome.latencies_ms) >= 60
     assert outcome.ends_ms == sorted(outcome.ends_ms)
     assert outcome.latencies_ms != sorted(outcome.latencies_ms)
@@ -287,8 +287,7 @@ def test_every_success_has_its_end() -> None:
 
 def test_latency_is_what_the_server_takes() -> None:
     """Never less than the server's delay, and little more where nothing else runs meanwhile: the least of them."""
-    with Stub(steady(0.05)) as stub:
-        outcome = drive(stub, plan(1, seconds=30, enough=12, limit_s=40.0), PICTURE)
+    outcome = driven(steady(0.05), plan(1, seconds=30, enough=12, limit_s=40.0), PICTURE)
     assert 50 <= min(outcome.latencies_ms) <= 75
     assert (outcome.input_tokens, outcome.output_tokens) == (10, 4)
 
@@ -305,16 +304,13 @@ def test_latency_spans_the_body() -> None:
         await response.write(text[20:])
         return response
 
-    with Stub(slow) as stub:
-        outcome = drive(stub, plan(1, enough=3, stream_every=0))
+    outcome = driven(slow, plan(1, enough=3, stream_every=0))
     assert min(outcome.latencies_ms) >= 100
 
 
 def test_the_window_has_no_drain_in_it() -> None:
     """Requests a second are those of the window, though the last requests take long to drain."""
-
-    with Stub(waits(lambda stub: 0.04 if len(stub.at) <= 12 else 0.9)) as stub:
-        outcome = drive(stub, plan(4, seconds=0.8, stream_every=0))
+    outcome = driven(waits(lambda stub: 0.04 if len(stub.at) <= 12 else 0.9), plan(4, seconds=0.8, stream_every=0))
     assert windowed(outcome, 0.8)
     assert outcome.ends_ms[-1] > 1000
     inside = [end for end in outcome.ends_ms if end <= 1e3 * outcome.window_s]
@@ -323,8 +319,7 @@ def test_the_window_has_no_drain_in_it() -> None:
 
 def test_enough_ends_it() -> None:
     """No request starts after so many have ended, and the window ends there."""
-    with Stub(steady(0.01)) as stub:
-        outcome = drive(stub, plan(4, seconds=30, enough=20))
+    outcome = driven(steady(0.01), plan(4, seconds=30, enough=20))
     assert 20 <= len(outcome.latencies_ms) <= 23
     assert outcome.window_requests == 20
     assert outcome.window_s < 15
@@ -399,8 +394,7 @@ def test_a_generator_that_stands_still_tells_how_long() -> None:
 
 def test_an_open_loop_gives_up_when_all_fails() -> None:
     """After six failures in a row no more arrive."""
-    with Stub(says("broken", 500)) as stub:
-        outcome = drive(stub, plan(0, rps=20, seconds=12))
+    outcome = driven(says("broken", 500), plan(0, rps=20, seconds=12))
     assert 6 <= outcome.sent <= 60  # of 240
     assert outcome.window_s < 6
 
@@ -413,8 +407,7 @@ def test_time_to_the_first_token() -> None:
     usage = event({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 6}})
     words: list[bytes | float] = [each for _ in range(5) for each in (0.02, piece("word"))]
     parts = [0.04, piece(""), 0.06, piece("word"), *words, piece("", "length"), usage, b"data: [DONE]\n\n"]
-    with Stub(streams(*parts)) as stub:
-        outcome = drive(stub, plan(2, enough=6, stream_every=1))
+    outcome = driven(streams(*parts), plan(2, enough=6, stream_every=1))
     assert 100 <= min(outcome.ttft_ms) <= 140
     assert 200 <= min(outcome.latencies_ms) <= 270
     assert {tokens for _, tokens in outcome.tokens} == {6}
@@ -450,8 +443,7 @@ DONE = b"data: [DONE]\n\n"
 )
 def test_the_token_counts_of_streams(parts: list[bytes | float]) -> None:
     """Wherever a release puts them."""
-    with Stub(streams(*parts)) as stub:
-        outcome = drive(stub, plan(1, enough=1, stream_every=1))
+    outcome = driven(streams(*parts), plan(1, enough=1, stream_every=1))
     assert not outcome.failures
     assert (outcome.streamed, outcome.input_tokens, outcome.output_tokens) == ([0], 9, 2)
     assert outcome.ttft_ms[0] > 0
@@ -546,16 +538,14 @@ def test_a_server_that_is_not_there() -> None:
 
 def test_long_messages_are_cut() -> None:
     """Three hundred characters of the first one are kept."""
-    with Stub(says("x" * 5000, 500)) as stub:
-        outcome = drive(stub, plan(1))
+    outcome = driven(says("x" * 5000, 500), plan(1))
     assert outcome.failures["request-failed"][0] == 6
     assert len(outcome.failures["request-failed"][1]) == 300
 
 
 def test_a_worker_stops_after_six_failures_in_a_row() -> None:
     """Each of them on its own."""
-    with Stub(says("broken", 500)) as stub:
-        outcome = drive(stub, plan(3, seconds=10))
+    outcome = driven(says("broken", 500), plan(3, seconds=10))
     assert outcome.failures["request-failed"][0] == outcome.sent == 18
 
 
@@ -567,8 +557,7 @@ def test_successes_in_between_keep_it_going() -> None:
         await asyncio.sleep(0.002)
         return web.json_response(answer(), status=200 if next(count) % 4 == 0 else 500)
 
-    with Stub(half) as stub:
-        outcome = drive(stub, plan(2, enough=60, stream_every=0))
+    outcome = driven(half, plan(2, enough=60, stream_every=0))
     assert outcome.sent >= 60
     assert outcome.failures["request-failed"][0] == pytest.approx(45, abs=3)
 
@@ -585,15 +574,13 @@ def test_a_server_that_hangs() -> None:
 
 def test_a_server_that_hangs_until_the_hard_end() -> None:
     """The limit comes before the time-out: hung all the same, and counted."""
-    with Stub(hang) as stub:
-        outcome = drive(stub, plan(4, seconds=10, limit_s=1.0), timeout_s=30)
+    outcome = driven(hang, plan(4, seconds=10, limit_s=1.0), timeout_s=30)
     assert outcome.failures["requests-hang"][0] == 4
 
 
 def test_a_stream_that_hangs_after_its_head() -> None:
     """Headers alone are no answer."""
-    with Stub(streams(20.0)) as stub:
-        outcome = drive(stub, plan(2, stream_every=1), timeout_s=0.4)
+    outcome = driven(streams(20.0), plan(2, stream_every=1), timeout_s=0.4)
     assert outcome.failures.keys() == {"requests-hang"}
 
 
@@ -601,8 +588,9 @@ def test_one_slow_request_is_no_hang() -> None:
     """While others are answered, a time-out is a failure of its own."""
     count = itertools.count()
 
-    with Stub(waits(lambda stub: 30 if next(count) == 5 else 0.02)) as stub:
-        outcome = drive(stub, plan(3, seconds=2.0, stream_every=0), timeout_s=1.5)
+    outcome = driven(
+        waits(lambda stub: 30 if next(count) == 5 else 0.02), plan(3, seconds=2.0, stream_every=0), timeout_s=1.5
+    )
     assert outcome.failures["requests-hang"][0] == 1
     assert len(outcome.latencies_ms) > 20
 
@@ -685,8 +673,7 @@ def test_proxy_variables_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name.upper(), "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    with Stub(steady(0)) as stub:
-        outcome = drive(stub, plan(1, enough=2))
+    outcome = driven(steady(0), plan(1, enough=2))
     assert not outcome.failures
     assert len(outcome.latencies_ms) == 2
 

@@ -52,6 +52,11 @@ def anything(tried: ResolvedRequest) -> bool:
     return True
 
 
+def noting(seen: list[ResolvedRequest], fits: Fits) -> Fits:
+    """The same answers; what was tried is noted first."""
+    return lambda tried: seen.append(tried) or fits(tried)
+
+
 ASKED: dict[str, Any] = {
     "kv": "fp16",
     "p99_ms": 1.0,
@@ -107,13 +112,11 @@ def test_nothing_is_offered_where_nothing_helps(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_cache_may_be_quantised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a precision was asked for; the rest of the request stays."""
-    seen = []
-
-    def fits(tried: ResolvedRequest) -> bool:
-        seen.append(tried)
-        return tried.request.kv == "auto"
-
-    assert suggest(monkeypatch, fits, kv="int8") == ("--kv auto", "choose the KV cache precision automatically")
+    seen: list[ResolvedRequest] = []
+    assert suggest(monkeypatch, noting(seen, lambda tried: tried.request.kv == "auto"), kv="int8") == (
+        "--kv auto",
+        "choose the KV cache precision automatically",
+    )
     assert len(seen) == 1
     assert seen[0].concurrency == 16
 
@@ -158,13 +161,10 @@ def test_a_model_that_no_engine_serves_names_the_first_release_that_does(
 
 def test_the_newest_release_is_offered_and_no_older_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is not the newest; with its own options."""
-    seen = []
-
-    def fits(tried: ResolvedRequest) -> bool:
-        seen.append(tried)
-        return tried.release.id == "0.18.0"
-
-    found = suggest(monkeypatch, fits, concurrency=1, lmdeploy="0.9.2")
+    seen: list[ResolvedRequest] = []
+    found = suggest(
+        monkeypatch, noting(seen, lambda tried: tried.release.id == "0.18.0"), concurrency=1, lmdeploy="0.9.2"
+    )
     assert found == ("--lmdeploy 0.18.0", "use LMDeploy 0.18.0")
     newest = seen[-1]
     assert (newest.request.lmdeploy, str(newest.version)) == ("0.18.0", "0.18.0")
@@ -180,13 +180,10 @@ def test_more_of_a_shared_card_is_offered_by_the_gib(
     monkeypatch: pytest.MonkeyPatch, asked: float, gib: int, options: str
 ) -> None:
     """From the next whole GiB that holds the weights' 14.2 on, up to the whole of the L4's 22.5."""
-    seen = []
-
-    def fits(tried: ResolvedRequest) -> bool:
-        seen.append(tried)
-        return tried.available_bytes >= gib * GIB
-
-    found, text = suggest(monkeypatch, fits, True, vram_gib=asked)
+    seen: list[ResolvedRequest] = []
+    found, text = suggest(
+        monkeypatch, noting(seen, lambda tried: tried.available_bytes >= gib * GIB), True, vram_gib=asked
+    )
     assert (found, text) == (options, f"give it {gib} GiB of the GPU")
     sizes = [tried.available_bytes // GIB for tried in seen]
     assert all(asked < size <= 22 for size in sizes)
@@ -197,12 +194,10 @@ def test_more_of_a_shared_card_is_offered_by_the_gib(
 def test_no_more_than_the_card_has_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     """22 whole GiB of an L4; more cards after that keep what was asked of each."""
     seen: list[ResolvedRequest] = []
-
-    def fits(tried: ResolvedRequest) -> bool:
-        seen.append(tried)
-        return tried.request.gpu_count == 2
-
-    assert suggest(monkeypatch, fits, True, vram_gib=20.0)[0] == "--gpu l4:2"
+    assert (
+        suggest(monkeypatch, noting(seen, lambda tried: tried.request.gpu_count == 2), True, vram_gib=20.0)[0]
+        == "--gpu l4:2"
+    )
     assert [tried.available_bytes // GIB for tried in seen] == [22, 20]
 
 
@@ -225,12 +220,7 @@ def test_a_slice_has_no_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cards_that_do_not_hold_the_weights_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Qwen2.5-72B in 16 bits is 145 GB: seven L4s of 22 GiB; two or four are not even tried."""
     seen: list[ResolvedRequest] = []
-
-    def fits(tried: ResolvedRequest) -> bool:
-        seen.append(tried)
-        return True
-
-    assert suggest(monkeypatch, fits, True, model="qwen2.5-72b-instruct")[0] == "--gpu l4:8"
+    assert suggest(monkeypatch, noting(seen, anything), True, model="qwen2.5-72b-instruct")[0] == "--gpu l4:8"
     assert [tried.request.gpu_count for tried in seen] == [8]
 
 
@@ -258,12 +248,12 @@ def test_a_newer_card_helps_even_if_it_is_no_larger(monkeypatch: pytest.MonkeyPa
 def test_neither_smaller_nor_older_cards_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of another card each is newer, or has more memory than may be used now."""
     seen: list[ResolvedRequest] = []
-
-    def fits(tried: ResolvedRequest) -> bool:
-        seen.append(tried)
-        return tried.request.gpu_count == 8 and tried.gpu.compute_capability == "10.0"
-
-    assert suggest(monkeypatch, fits, True, gpu="l40s")[0].endswith(":8")
+    assert suggest(
+        monkeypatch,
+        noting(seen, lambda tried: tried.request.gpu_count == 8 and tried.gpu.compute_capability == "10.0"),
+        True,
+        gpu="l40s",
+    )[0].endswith(":8")
     others = [tried.gpu for tried in seen if tried.gpu.id != "l40s"][1:]
     assert others
     assert all(float(gpu.compute_capability) > 8.9 or gpu.memory_mib > STORE.gpus["l40s"].memory_mib for gpu in others)
@@ -273,12 +263,8 @@ def test_neither_smaller_nor_older_cards_are_tried(monkeypatch: pytest.MonkeyPat
 def test_one_of_each_size_comes_before_two_of_any(monkeypatch: pytest.MonkeyPatch) -> None:
     """All single cards by size, then pairs, fours and eights; of cards alike only one, the first by name."""
     seen: list[ResolvedRequest] = []
-
-    def fits(tried: ResolvedRequest) -> bool:
-        seen.append(tried)
-        return len(seen) == 4  # after two, four and eight L4s: the look at whether any card helps
-
-    assert suggest(monkeypatch, fits, True) == ("", "")
+    # After two, four and eight L4s: the look at whether any card helps
+    assert suggest(monkeypatch, noting(seen, lambda tried: len(seen) == 4), True) == ("", "")
     cards = [(tried.request.gpu_count, tried.gpu) for tried in seen[4:]]
     counts = [count for count, _ in cards]
     assert counts == sorted(counts)
@@ -318,12 +304,7 @@ def test_no_card_is_tried_where_eight_of_the_largest_do_not_help(monkeypatch: py
     """One look at each generation instead of dozens of cards; sixteen where sixteen were asked for."""
     for count, looked in ((1, 8), (16, 16)):
         seen: list[ResolvedRequest] = []
-
-        def fits(tried: ResolvedRequest, seen: list[ResolvedRequest] = seen) -> bool:
-            seen.append(tried)
-            return False
-
-        assert suggest(monkeypatch, fits, True, gpu_count=count) == ("", "")
+        assert suggest(monkeypatch, noting(seen, lambda tried: False), True, gpu_count=count) == ("", "")
         others = [tried for tried in seen if tried.gpu.id != "l4" or tried.request.gpu_count == 16]
         generations = {gpu.compute_capability for gpu in WHOLE}
         assert {tried.gpu.compute_capability for tried in others} >= generations - {"8.9"}
@@ -340,12 +321,7 @@ def test_no_card_is_tried_where_eight_of_the_largest_do_not_help(monkeypatch: py
 def goals(monkeypatch: pytest.MonkeyPatch, config: Any = None, **asked: Any) -> tuple[str, str, ResolvedRequest]:
     """The change where a looser goal is all it takes, and what was asked of the choice for it."""
     seen: list[ResolvedRequest] = []
-
-    def fits(tried: ResolvedRequest) -> bool:
-        seen.append(tried)
-        return True
-
-    found, text = suggest(monkeypatch, fits, False, config, gpu="h100-sxm-80g", **asked)
+    found, text = suggest(monkeypatch, noting(seen, anything), False, config, gpu="h100-sxm-80g", **asked)
     return found, text, seen[0]
 
 

@@ -13,6 +13,13 @@ from recommender.request.request import Request
 from recommender.request.unknown_model import explain_unknown, family, served
 
 
+def refusal(name: str) -> str:
+    """What is said of an unknown model."""
+    with pytest.raises(UnknownName) as raised:
+        recommend(Request("h100-sxm-80g", model=name))
+    return str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
@@ -50,9 +57,7 @@ def test_a_name_near_others_may_be_a_folder() -> None:
 )
 def test_a_covered_architecture_is_used_as_a_folder(name: str, architecture: str) -> None:
     """With its config.json; no other model is suggested."""
-    with pytest.raises(UnknownName) as raised:
-        recommend(Request("h100-sxm-80g", model=name))
-    said = str(raised.value)
+    said = refusal(name)
     assert "did you mean" not in said
     assert "--model path/to/it" in said
     assert architecture in said
@@ -79,29 +84,25 @@ def test_what_only_pytorch_serves_is_said_so(name: str, architecture: str) -> No
 @pytest.mark.parametrize("name", ["meta-llama/Llama-3.2-90B-Vision-Instruct", "llama-3.2-11b-vision", "me/qwen-audio"])
 def test_a_model_that_sees_is_none_that_reads_text_only(name: str) -> None:
     """No architecture of text is named, and no engine: the name does not say which it is."""
-    with pytest.raises(UnknownName) as raised:
-        recommend(Request("h100-sxm-80g", model=name))
-    assert "ForCausalLM" not in str(raised.value)
-    assert "pass the folder of a checkpoint" in str(raised.value)
+    said = refusal(name)
+    assert "ForCausalLM" not in said
+    assert "pass the folder of a checkpoint" in said
 
 
-@pytest.mark.parametrize("name", ["kimi-k1.5", "JetLM/SDAR-30B-A3B"])
-def test_a_family_alone_names_no_class(name: str) -> None:
-    """Which of the family's architectures it is, its name does not say."""
-    with pytest.raises(UnknownName) as raised:
-        recommend(Request("h100-sxm-80g", model=name))
-    said = str(raised.value)
-    assert "serves this family with its PyTorch engine only" in said
-    assert not [each for each in extracted().release("0.18.0").entries("pytorch") if each in said]
+ONLY_PYTORCH, AS_A_FOLDER = "serves this family with its PyTorch engine only", "--model path/to/it"
 
 
-@pytest.mark.parametrize("name", ["phi-5", "deepseek-r1-zero-next", "deepseek-ai/deepseek-prover"])
-def test_a_family_with_a_covered_architecture_is_used_as_a_folder(name: str) -> None:
-    """No class is named: the folder's config.json says which of the family it is."""
-    with pytest.raises(UnknownName) as raised:
-        recommend(Request("h100-sxm-80g", model=name))
-    said = str(raised.value)
-    assert "--model path/to/it" in said
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        *(("kimi-k1.5", ONLY_PYTORCH), ("JetLM/SDAR-30B-A3B", ONLY_PYTORCH), ("phi-5", AS_A_FOLDER)),
+        *(("deepseek-r1-zero-next", AS_A_FOLDER), ("deepseek-ai/deepseek-prover", AS_A_FOLDER)),
+    ],
+)
+def test_a_family_alone_names_no_class(name: str, what: str) -> None:
+    """Which of the family's architectures it is, its name does not say; a folder's config.json does."""
+    said = refusal(name)
+    assert what in said
     assert not [each for each in extracted().release("0.18.0").entries("pytorch") if each in said]
 
 
