@@ -191,8 +191,7 @@ def test_no_step_reaches_the_network_or_evaluates_text(module: str) -> None:
 @pytest.mark.parametrize("module", [name for name in STEPS if name != "request/detect_gpu"])
 def test_only_detect_starts_a_process(module: str) -> None:
     """No step but the GPU's detection starts another program."""
-    text = (PACKAGE / f"{module}.py").read_text("utf-8")
-    assert "subprocess" not in text
+    assert "subprocess" not in (PACKAGE / f"{module}.py").read_text("utf-8")
 
 
 @pytest.mark.parametrize("module", STEPS)

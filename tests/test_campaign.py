@@ -842,8 +842,7 @@ def test_a_killed_campaign_goes_on(killed: tuple[Campaign, str, tuple[int, str, 
     made, kept, (code, out, err) = killed
     assert code == 0, err
     assert out == ""
-    text = made.results.read_text()
-    assert text.startswith(kept)
+    assert made.results.read_text().startswith(kept)
     assert kept.count("\n") == 2
     assert [each.id for each in made.lines()] == ["one", "failed", "two", "one-r2"]
     assert err.splitlines()[-1] == "recommend campaign: everything is done"

@@ -141,8 +141,7 @@ def test_cards_are_split_into_servers_of_powers_of_two(
 
 def test_a_number_of_cards_that_was_asked_for_is_the_only_one() -> None:
     """Servers of two of eight cards: one, and four."""
-    resolved = resolve(gpu_count=8, tp=2, concurrency=64)
-    assert candidates.splits(resolved) == [(2, 1, 1), (2, 4, 1)]
+    assert candidates.splits(resolve(gpu_count=8, tp=2, concurrency=64)) == [(2, 1, 1), (2, 4, 1)]
 
 
 def run_on(gpu: str, mps: bool) -> Any:

@@ -162,5 +162,4 @@ def test_all_parts_of_a_step_but_its_requests_are_slowed() -> None:
 def test_beside_servers_that_only_decode_nothing_is_slower() -> None:
     """Without prefill nobody takes the whole card."""
     terms = service(prepare=5.0, step_base=8.0)
-    made = closed_loop.share_gpu(terms, 16, 8, 16, 1, 1.0)
-    assert made.step_base == pytest.approx(8.0, rel=1e-3)
+    assert closed_loop.share_gpu(terms, 16, 8, 16, 1, 1.0).step_base == pytest.approx(8.0, rel=1e-3)

@@ -154,8 +154,7 @@ def test_keys_come_from_a_file_and_stand_nowhere_else(machine: Machine, tmp_path
     keys = tmp_path / "keys.txt"
     keys.write_text("one\r\n\ntwo\n")
     body = text("docker", model="qwen2.5-7b-instruct")
-    words = machine.words(body, API_KEYS_FILE=str(keys))
-    assert words[-3:] == ["--api-keys", "one", "two"]
+    assert machine.words(body, API_KEYS_FILE=str(keys))[-3:] == ["--api-keys", "one", "two"]
     assert "--api-keys" not in machine.words(body)
     keys.write_text("\n")
     done = machine.run(body, API_KEYS_FILE=str(keys))

@@ -99,8 +99,7 @@ def test_what_does_not_run_says_so() -> None:
 
 def test_adviser_options_are_not_taken() -> None:
     """The configuration stands behind the two dashes only."""
-    done = CliRunner().invoke(estimate.command, ["--gpu", "A100-80G", "--follow", "gemini"])
-    assert done.exit_code == 2
+    assert CliRunner().invoke(estimate.command, ["--gpu", "A100-80G", "--follow", "gemini"]).exit_code == 2
 
 
 def test_a_share_planned_for_a_shared_card_takes_more_of_an_empty_one() -> None:

@@ -86,8 +86,7 @@ def test_each_gpu_has_a_thread_that_spins(tp: int) -> None:
 
 def cpu(layout: Layout) -> float:
     (deployment,) = documents(kubernetes.files(layout)["deployment.yaml"])
-    text = pod(deployment)["containers"][0]["resources"]["requests"]["cpu"]
-    return int(text.removesuffix("m")) / 1000
+    return int(pod(deployment)["containers"][0]["resources"]["requests"]["cpu"].removesuffix("m")) / 1000
 
 
 def test_fifty_requests_a_second_of_an_h100() -> None:

@@ -87,8 +87,7 @@ def test_an_edited_one_stays_and_is_named_each_time(folder: Path) -> None:
     """Also by --force, which only overwrites files of the new fleet."""
     (folder / "server-2.env").write_text("two, edited\n")
     for _ in range(2):
-        made = write.write(NEW, folder)
-        assert made.kept_paths == (folder / "server-2.env",)
+        assert write.write(NEW, folder).kept_paths == (folder / "server-2.env",)
         assert (folder / "server-2.env").read_text() == "two, edited\n"
     (folder / "server-2.env").write_text("two\n")  # as it was
     assert write.write(NEW, folder).removed == (folder / "server-2.env",)

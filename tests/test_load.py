@@ -304,8 +304,7 @@ def test_latency_spans_the_body() -> None:
         await response.write(text[20:])
         return response
 
-    outcome = driven(slow, plan(1, enough=3, stream_every=0))
-    assert min(outcome.latencies_ms) >= 100
+    assert min(driven(slow, plan(1, enough=3, stream_every=0)).latencies_ms) >= 100
 
 
 def test_the_window_has_no_drain_in_it() -> None:
@@ -574,14 +573,12 @@ def test_a_server_that_hangs() -> None:
 
 def test_a_server_that_hangs_until_the_hard_end() -> None:
     """The limit comes before the time-out: hung all the same, and counted."""
-    outcome = driven(hang, plan(4, seconds=10, limit_s=1.0), timeout_s=30)
-    assert outcome.failures["requests-hang"][0] == 4
+    assert driven(hang, plan(4, seconds=10, limit_s=1.0), timeout_s=30).failures["requests-hang"][0] == 4
 
 
 def test_a_stream_that_hangs_after_its_head() -> None:
     """Headers alone are no answer."""
-    outcome = driven(streams(20.0), plan(2, stream_every=1), timeout_s=0.4)
-    assert outcome.failures.keys() == {"requests-hang"}
+    assert driven(streams(20.0), plan(2, stream_every=1), timeout_s=0.4).failures.keys() == {"requests-hang"}
 
 
 def test_one_slow_request_is_no_hang() -> None:

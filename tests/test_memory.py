@@ -327,8 +327,7 @@ def test_slabs_came_with_0_15(release: str, blocks: int) -> None:
     """256 MiB hold 73 blocks of 3.5 MiB; from 0.15.0 on seven pages with nine each."""
     resolved = replace(text(lmdeploy=release), gpu=SMALL_GPU, available_bytes=40_000 * MIB)
     free = (39_500 - 1000) * MIB - memory_items.weights(resolved, 1)
-    made = memory.estimate(resolved, configuration(cache_ratio=256 * MIB / free + 1e-9))
-    assert made.kv_blocks == blocks
+    assert memory.estimate(resolved, configuration(cache_ratio=256 * MIB / free + 1e-9)).kv_blocks == blocks
 
 
 def test_where_the_weights_are_too_large_nothing_is_free() -> None:

@@ -149,8 +149,7 @@ def test_a_rate_costs_no_more_accuracy_than_it_needs(asked: dict[str, Any], bits
 
     16 bits serve it if they could answer a tenth more: closer to the limit requests queue for long.
     """
-    made = recommend.recommend(Request(**asked))
-    assert made.config.kv_bits == bits
+    assert recommend.recommend(Request(**asked)).config.kv_bits == bits
     rate, served = asked.pop("rps"), {}
     for kv in ("fp16", "int8"):
         fitting = []

@@ -203,8 +203,7 @@ def test_a_model_with_code_asks_for_its_revision(machine: Machine) -> None:
 
 def test_a_model_without_code_needs_no_revision(machine: Machine) -> None:
     """A checkpoint with native classes starts without REVISION."""
-    words = machine.words(text(model="internvl3-8b-hf"), REVISION="")
-    assert "--revision" not in words
+    assert "--revision" not in machine.words(text(model="internvl3-8b-hf"), REVISION="")
 
 
 def test_signals_reach_the_server_itself(machine: Machine) -> None:
@@ -397,8 +396,7 @@ def test_several_servers_restart_together(servers: Machine) -> None:
 def test_several_servers_do_not_start_when_the_proxy_fails(machine: Machine) -> None:
     """A proxy that ends at once is the end: no server is launched."""
     machine.tool("lmdeploy", recording("exit 9"))
-    done = machine.run(text(**SERVERS), PROXY_URL="http://127.0.0.1:1")
-    assert done.returncode != 0
+    assert machine.run(text(**SERVERS), PROXY_URL="http://127.0.0.1:1").returncode != 0
     assert [call.words[2] for call in machine.calls()] == ["proxy"]
 
 
@@ -937,8 +935,7 @@ def test_a_hostile_name_leaves_the_report_plain(name: str, tmp_path_factory: pyt
     """No control character or line end of a name reaches the report or an artefact's comments."""
     folder = folder_of(name, tmp_path_factory.getbasetemp() / "models")
     made = recommend(Request(gpu="a100-sxm-80g", load="single", model=str(folder)))
-    shown = render(made, "report")
-    assert all(c == "\n" or c.isprintable() for c in shown)
+    assert all(c == "\n" or c.isprintable() for c in render(made, "report"))
     plain = render(found(), "bash")
     script = render(made, "bash")
     header = script.partition("set -euo pipefail")[0].splitlines()

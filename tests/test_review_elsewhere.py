@@ -101,8 +101,7 @@ def test_a_call_may_leave_out_what_the_programs_arguments_give() -> None:
     """``main(*sys.argv[1:])`` is the default's; of any other list nothing is known."""
     for spread, model in (("sys.argv[1:]", "m"), ("names", None)):
         text = f"import sys\n{CALLED.replace('go(m)', 'go(m=chr(109))').replace('chr(109)', repr('m'))}go(*{spread})\n"
-        launch = only_launch(text, "python", "x.py")
-        assert launch.model.value == model
+        assert only_launch(text, "python", "x.py").model.value == model
 
 
 def test_a_template_may_be_the_first_argument() -> None:

@@ -102,8 +102,7 @@ def test_all_repairs_are_made_and_the_rest_is_kept() -> None:
 def test_repairs_that_touch_are_made_one_after_the_other() -> None:
     """Of two repairs of the same text the first is applied; the other follows if still needed."""
     rules = replacing("LMD901", "aa", "ca"), replacing("LMD902", "ab", "d")
-    made = mended("aab", *rules)
-    assert made.source.whole == "cd"
+    assert mended("aab", *rules).source.whole == "cd"
 
 
 def test_the_same_edit_of_two_rules_is_made_once() -> None:
@@ -155,8 +154,7 @@ def test_a_repair_beyond_the_text_is_left_alone() -> None:
         place = Span(0, len(script.text) + 5, 1, 1)
         yield Diagnostic(place, "No.", "No.", Fix(((place, ""),), "empty the file"))
 
-    made = mended("a\n", Rule("LMD901", "wild", "nothing", "error", (), whole=whole))
-    assert made.source.whole == "a\n"
+    assert mended("a\n", Rule("LMD901", "wild", "nothing", "error", (), whole=whole)).source.whole == "a\n"
 
 
 @given(

@@ -125,8 +125,7 @@ JOB = "smoke:\n  image: openmmlab/lmdeploy:v0.12.0\n  script:\n    - {} &\n    -
 )
 def test_a_jobs_commands_are_one_script(before: str, rules: list[str]) -> None:
     """The container of a job holds its request too."""
-    text = JOB.format(SERVE, before)
-    assert found(".gitlab-ci.yml", text) == rules
+    assert found(".gitlab-ci.yml", JOB.format(SERVE, before)) == rules
 
 
 def test_a_docker_command_is_not_asked_within() -> None:
@@ -146,8 +145,7 @@ MODELS = {"small": "Qwen/Qwen3-8B", "large": "Qwen/Qwen3-32B"}
 def main(name):
     pipeline(MODELS[name])
 """
-    launch = only_launch(text, "python", "x.py")
-    assert launch.model.value == "Qwen/Qwen3-32B"
+    assert only_launch(text, "python", "x.py").model.value == "Qwen/Qwen3-32B"
 
 
 @pytest.mark.parametrize(("names", "rules"), [("ServerContext, handle_torchrun", []), ("serve", ["LMD002"])])

@@ -52,8 +52,7 @@ def test_parallel_fills_a_command(text: str, value: str | None) -> None:
 def test_a_model_is_appended() -> None:
     """In words, and in a quoted command."""
     for text in (f"parallel {START} ::: m n", f"parallel '{START}' ::: m n", f"parallel '{START} {{}} --tp 2' ::: m n"):
-        launch = only_launch(f"{text}\n")
-        assert launch.model.value == "m"
+        assert only_launch(f"{text}\n").model.value == "m"
 
 
 APPENDED = [
@@ -75,8 +74,7 @@ APPENDED = [
 @pytest.mark.parametrize("text", APPENDED, ids=range(len(APPENDED)))
 def test_what_is_appended_is_unknown(text: str) -> None:
     """Nothing is reported as missing, and the review says what it does not know."""
-    launch = only_launch(text + "\n")
-    assert launch.unsure
+    assert only_launch(text + "\n").unsure
     found = review("x.sh", text + "\n").findings
     assert "LMD002" in {finding.rule.id for finding in found}
     assert not [finding for finding in found if finding.severity == "error"]
@@ -92,8 +90,7 @@ def test_what_is_appended_is_unknown(text: str) -> None:
 )
 def test_where_nothing_is_appended_all_is_known(text: str) -> None:
     """Input that only counts, or that the command reads."""
-    launch = only_launch(text + "\n")
-    assert not launch.unsure
+    assert not only_launch(text + "\n").unsure
     assert "LMD002" not in {finding.rule.id for finding in review("x.sh", text + "\n").findings}
 
 
@@ -160,8 +157,7 @@ def test_what_fills_a_template_may_be_unknown(given: str) -> None:
 def test_safe_substitute_leaves_the_rest_to_the_shell() -> None:
     """What it is not given stays a variable."""
     text = f'{TEMPLATE}c = Template("{START} $model --tp ${{TP:-2}}").safe_substitute(model="m")\n'
-    launch = only_launch(f"{text}subprocess.run(c, shell=True)\n", None, "x.py")
-    assert given_options(launch)["--tp"] == ["2"]
+    assert given_options(only_launch(f"{text}subprocess.run(c, shell=True)\n", None, "x.py"))["--tp"] == ["2"]
 
 
 def test_an_alias_in_a_step_is_a_command() -> None:

@@ -436,14 +436,12 @@ def test_a_word_of_options_from_another_file(tmp_path: Path) -> None:
         f"ExecStart={SERVER} $OPTIONS --tp 2",
         lmdeploy="OPTIONS='--sesion-len 4096 --model-name \"a b\"'\n",
     )
-    launch = one(text, path)
-    assert given_options(launch) == {"--sesion-len": ["4096"], "--model-name": ["a b"], "--tp": ["2"]}
+    assert given_options(one(text, path)) == {"--sesion-len": ["4096"], "--model-name": ["a b"], "--tp": ["2"]}
     found = engine.review(str(path), text)
     (said,) = [finding.diagnostic for finding in found.findings if finding.rule.id == "LMD101"]
     assert said.place.line == 5
     source = Source(str(path), text)
-    made = fix.repair(source, lambda now: engine.review(now.path, now.text))
-    assert made.source.whole == text
+    assert fix.repair(source, lambda now: engine.review(now.path, now.text)).source.whole == text
 
 
 def test_a_word_of_options_of_the_unit() -> None:

@@ -112,8 +112,7 @@ def test_an_artefact_that_was_edited_is_weighed_again() -> None:
     text = written(Request(gpu="h100-sxm-80g", load="high"))["docker"]
     assert not engine.review("serve.sh", text).findings
     lines = ["  --max-batch-size 1 \\" if line.startswith("  --max-batch-size") else line for line in text.split("\n")]
-    found = engine.review("serve.sh", "\n".join(lines)).findings
-    assert "LMD206" in {each.rule.id for each in found}
+    assert "LMD206" in {each.rule.id for each in engine.review("serve.sh", "\n".join(lines)).findings}
 
 
 def test_a_pipe_from_recommend_to_review() -> None:

@@ -34,8 +34,7 @@ def shown(*runs: Any, config: Any = CONFIG, **asked: Any) -> list[str]:
     request = {"model": IMAGES, "concurrency": 16, "prompt_tokens": 24, "output_tokens": 16}
     if asked.pop("seen", True):
         request |= {"images": 1, "image_width": 448, "image_height": 448}
-    resolved = resolve(store, **(request | asked))
-    return [made.run for made in similar_runs.find_similar_runs(resolved, config)]
+    return [made.run for made in similar_runs.find_similar_runs(resolve(store, **(request | asked)), config)]
 
 
 def test_what_is_shown_of_a_run() -> None:
@@ -166,8 +165,7 @@ def test_several_images_count_with_all_their_pixels() -> None:
 
 def test_text_is_no_neighbour_of_images() -> None:
     """Eight doublings apart, either way: alone a run under one doubling more is still shown, two are not."""
-    words = load(image="", pixels=0)
-    assert shown(run("text", words)) == ["text"]
+    assert shown(run("text", load(image="", pixels=0))) == ["text"]
     assert shown(run("text", load(image="", pixels=0, concurrency=31))) == ["text"]
     assert shown(run("text", load(image="", pixels=0, concurrency=33))) == []
     text = {"seen": False, "model": TEXT, "prompt_tokens": 301}

@@ -152,8 +152,7 @@ def test_the_repository_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     config = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path))
     config = config.plugins.on_config(config)
     assert config.repo_url == "https://github.com/someone/lmdeploy-recommender"
-    text = (ROOT / "site/how-to/first-deployment.md").read_text("utf-8")
-    assert "git clone REPOSITORY_URL" in text
+    assert "git clone REPOSITORY_URL" in (ROOT / "site/how-to/first-deployment.md").read_text("utf-8")
     assert "config.repo_url" in (ROOT / "site/overrides/partials/header.html").read_text("utf-8")
 
 

@@ -214,8 +214,7 @@ def test_heads_that_cannot_be_used(head: str, piece: str) -> None:
 
 def test_a_followed_configuration_is_made_again() -> None:
     """The head of an adviser's script remakes the adviser's, with what was added."""
-    made = launch.remake(Request(**H100), {"follow": "gemini", "with": {"trust-remote-code": ""}})
-    assert made.adviser
+    assert launch.remake(Request(**H100), {"follow": "gemini", "with": {"trust-remote-code": ""}}).adviser
     assert launch.remake(Request(**H100), {}).adviser == ""
 
 

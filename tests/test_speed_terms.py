@@ -82,8 +82,7 @@ def test_bytes_and_arithmetic_of_one_request() -> None:
 
 def test_a_short_text_waits_for_the_weights() -> None:
     """A pass reads them all, as a step does; an image's prefill was measured with that."""
-    made = figures(case())
-    assert flops(100) / 1e11 < made.ttft == pytest.approx(step(114))
+    assert flops(100) / 1e11 < figures(case()).ttft == pytest.approx(step(114))
     picture = figures(image(INSTANT), step_ms=10.0)
     assert picture.ttft < picture.token == pytest.approx(10.0, rel=1e-6)
 
@@ -599,8 +598,7 @@ def test_scales_reach_each_coefficient_of_host_and_card() -> None:
 
 def test_every_coefficient_of_an_estimate_is_named() -> None:
     """So that its sources can be looked up."""
-    made = speed.estimate(resolve(concurrency=4), configuration())
-    assert set(made.coefficients) == set(NONE)
+    assert set(speed.estimate(resolve(concurrency=4), configuration()).coefficients) == set(NONE)
 
 
 def test_an_estimate_tells_what_limits_it() -> None:
