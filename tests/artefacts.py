@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import json
 import os
 import shutil
 import signal
@@ -337,6 +338,13 @@ def write_files(folder: Path, files: Mapping[str, str]) -> Path:
 def run_program(words: Sequence[str], **more: Any) -> subprocess.CompletedProcess[str]:
     """A program's status and what it wrote, as text."""
     return subprocess.run(words, capture_output=True, text=True, check=False, **more)
+
+
+def plan_json(*words: str, code: int = 0) -> Any:
+    """What ``recommend plan --json`` prints, which ends with this status."""
+    status, out, err = command("plan", *words, "--json")
+    assert status == code, err
+    return json.loads(out)
 
 
 def recommend_here(*words: str) -> subprocess.CompletedProcess[bytes]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import fleet_simulation
 import pytest
-from artefacts import command
+from artefacts import command, plan_json
 
 from recommender.choose.select import Choice, choose
 from recommender.estimate.arrivals import OpenServer, open_server
@@ -181,23 +181,17 @@ def test_every_hint_on_a_trace_names_an_option_of_the_plan(tmp_path: Path) -> No
 def test_images_beside_text_are_sized_as_the_trace_has_them(tmp_path: Path) -> None:
     """Fewer GPUs than if every request had the image, more than if none had."""
     path = str(written(tmp_path, "images beside text"))
-    words = ("--trace", path, "--rps", "2000", "--json")
-    cards = []
-    for more in (("--text-only",), (), ("--image", "448x448")):
-        code, out, _ = plan(*words, *more)
-        assert code == 0
-        cards.append(json.loads(out)["fleets"][0]["cards"])
+    words = ("--gpu", "H100:8", "--trace", path, "--rps", "2000")
+    each = (("--text-only",), (), ("--image", "448x448"))
+    cards = [plan_json(*words, *more)["fleets"][0]["cards"] for more in each]
     assert cards == sorted(set(cards))
 
 
 def test_a_mix_of_workloads_lies_between_them() -> None:
     """The work of a mix is the sum of its parts', where the KV cache holds all; all of one workload is that one."""
-    words = ("--model", "llama-3.1-8b-instruct", "--tp", "1", "--kv", "fp16", "--rps", "1000", "--json")
-    found = {}
-    for workload in ("chat", "chat:1", "chat:0.6,code:0.4", "code", "chat:0.7,rag:0.3", "rag"):
-        code, out, _ = plan("--workload", workload, *words)
-        assert code == 0
-        found[workload] = json.loads(out)["fleets"][0]["server_rps"]
+    words = ("--gpu", "H100:8", "--model", "llama-3.1-8b-instruct", "--tp", "1", "--kv", "fp16", "--rps", "1000")
+    mixes = ("chat", "chat:1", "chat:0.6,code:0.4", "code", "chat:0.7,rag:0.3", "rag")
+    found = {mix: plan_json(*words, "--workload", mix)["fleets"][0]["server_rps"] for mix in mixes}
     assert found["chat:1"] == pytest.approx(found["chat"], rel=0.03)
     work = 0.6 / found["chat"] + 0.4 / found["code"]
     assert 1 / found["chat:0.6,code:0.4"] == pytest.approx(work, rel=0.05)
@@ -246,9 +240,7 @@ def test_the_plan_names_each_size_of_a_mix() -> None:
     """In text and in JSON; the mix takes more than the small size and less than the large one."""
     cards = []
     for image in ("448x448", "448x448:0.7,1280x720:0.3", "1280x720"):
-        code, out, _ = plan("--rps", "200", "--p99", "800", "--tp", "1", "--images", image, "--json")
-        assert code == 0
-        made = json.loads(out)
+        made = plan_json(*["--gpu", "H100:8", "--rps", "200", "--p99", "800", "--tp", "1", "--images"], image)
         assert made["asked"]["image_mix"] == (image if ":" in image else "")
         cards.append(made["fleets"][0]["cards"])
     assert cards == sorted(set(cards))

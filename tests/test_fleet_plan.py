@@ -14,7 +14,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from artefacts import command
+from artefacts import command, plan_json
 from cpu_time import is_within
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -127,8 +127,8 @@ def test_goals_for_other_times(goal: dict[str, Any]) -> None:
 
 def test_printed_states_keep_littles_law() -> None:
     """Requests at a server are rate times mean time; quantiles are in order, a first token before the answer."""
-    _, out, _ = run(*shlex.split("--rps 60 --workload chat --model qwen2.5-7b-instruct-awq --gpu L40S:4 --json"))
-    fleets = json.loads(out)["fleets"]
+    words = "--rps 60 --workload chat --model qwen2.5-7b-instruct-awq --gpu L40S:4"
+    fleets = plan_json(*words.split())["fleets"]
     assert fleets
     for each in fleets:
         hosts = {"up": each["hosts"], "spare_down": each["hosts"] - 1}
@@ -177,9 +177,7 @@ def test_what_binds_is_named() -> None:
 
 def test_a_model_that_fits_no_single_card_takes_several() -> None:
     """The 78B checkpoint in 16 bits takes 4 cards of 80 GB; one and two are told apart as impossible."""
-    code, out, _ = run("--rps", "4", "--gpu", "H100:8", "--model", "internvl3-78b", "--json")
-    assert code == 0
-    said = json.loads(out)
+    said = plan_json("--rps", "4", "--gpu", "H100:8", "--model", "internvl3-78b")
     assert {each["kind"]["tp"] for each in said["fleets"]} == {4, 8}
     assert {each["kind"]["tp"] for each in said["cannot"]} == {1, 2}
     assert all("GiB" in each["why"] for each in said["cannot"])
@@ -188,9 +186,7 @@ def test_a_model_that_fits_no_single_card_takes_several() -> None:
 def test_money_is_counted_by_the_average() -> None:
     """A million requests cost the cards' hours at the average rate; the cheapest comes first."""
     words = tuple(shlex.split("--rps 90 --p99 1500 --gpu L40S:4 --gpu H100:8 --price L40S=1 --price H100=9"))
-    code, out, _ = run(*words, "--json")
-    assert code == 0
-    fleets = json.loads(out)["fleets"]
+    fleets = plan_json(*words)["fleets"]
     for each in fleets:
         price = {"l40s": 1.0, "h100-sxm-80g": 9.0}[each["kind"]["gpu"]]
         assert each["cost_a_million"] == pytest.approx(price * each["cards"] / (90 * 3600) * 1e6, rel=1e-4)
@@ -206,8 +202,7 @@ def test_the_json_has_the_texts_first_tokens(words: str) -> None:
     _, text, _ = run(*shlex.split(words))
     told = re.search(r"TTFT[^:]*: p50 ([\d,.]+) ms, p99 ([\d,.]+) ms", " ".join(text.split()))
     assert told
-    _, out, _ = run(*shlex.split(words), "--json")
-    ttft = json.loads(out)["fleets"][0]["peak"]["spare_down"]["ttft"]
+    ttft = plan_json(*shlex.split(words))["fleets"][0]["peak"]["spare_down"]["ttft"]
     for at, shown in zip(("p50", "p99"), told.groups(), strict=True):
         assert ttft[at] == pytest.approx(float(shown.replace(",", "")), rel=0.01)
 
@@ -331,8 +326,8 @@ def test_gpu_auto_where_it_cannot_say(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 def test_a_host_comes_once() -> None:
     """By whatever names it is called."""
-    _, out, _ = run("--rps", "20", "--gpu", "L4:2", "--gpu", "l4:2", "--gpu", "NVIDIA L4:2", "--json")
-    kinds = [tuple(each["kind"].values()) for each in json.loads(out)["fleets"]]
+    fleets = plan_json("--rps", "20", "--gpu", "L4:2", "--gpu", "l4:2", "--gpu", "NVIDIA L4:2")["fleets"]
+    kinds = [tuple(each["kind"].values()) for each in fleets]
     assert len(kinds) == len(set(kinds)) == 2
 
 
@@ -408,8 +403,7 @@ def test_kinds_that_cannot_for_one_reason_share_a_line() -> None:
     hosts = [word for gpu in ("H100:8", "L40S:8", "A100-80G:8") for word in ("--gpu", gpu)]
     _, out, _ = run("--rps", "20", *hosts)
     assert " ".join(out.split()).count("attention heads cannot be split evenly") == 1
-    _, out, _ = run("--rps", "20", *hosts, "--json")
-    assert sum("attention heads" in each["why"] for each in json.loads(out)["cannot"]) == 3
+    assert sum("attention heads" in each["why"] for each in plan_json("--rps", "20", *hosts)["cannot"]) == 3
 
 
 def test_an_impossible_goal_is_told() -> None:
@@ -432,8 +426,7 @@ def test_an_impossible_goal_is_told() -> None:
 )
 def test_a_missed_goal_is_explained_by_its_own_time(goal: str, said: str, figure: str) -> None:
     """A goal for first tokens is not explained by whole answers. The times are the main job's for one request."""
-    _, out, _ = run(*shlex.split(f"--rps 5 --gpu L4 --text-only --tp 1 {goal} --json"))
-    (misfit,) = json.loads(out)["cannot"]
+    (misfit,) = plan_json(*shlex.split(f"--rps 5 --gpu L4 --text-only --tp 1 {goal}"), code=1)["cannot"]
     found = re.match(rf"(?:the )?{said}", misfit["why"])
     assert found, misfit
     _, alone, _ = command(*shlex.split("--gpu L4 --text-only --load single --json -q"))
@@ -633,9 +626,8 @@ def test_the_json_keeps_the_published_schema(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("field", ["format", "asked", "aim", "fleets", "cannot"])
 def test_the_schema_refuses_a_plan_without_a_part(field: str) -> None:
     """As published, each part is needed; a wrong type is refused."""
-    _, out, _ = run("--rps", "20", "--gpu", "L4", "--json")
     schema = output_schema(json_output.PlanJson, "Plan", json_output.FORMAT)
-    said, as_published = json.loads(out), jsonschema.Draft202012Validator(schema)
+    said, as_published = plan_json("--rps", "20", "--gpu", "L4"), jsonschema.Draft202012Validator(schema)
     assert as_published.is_valid(said)
     assert not as_published.is_valid({**said, field: "many"})
     del said[field]
