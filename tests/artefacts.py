@@ -279,11 +279,13 @@ class Machine:
         return call.words
 
 
-def wait_for(condition, seconds: float = 60.0) -> None:  # type: ignore[no-untyped-def]
+def wait_for(
+    condition: Callable[[], object], seconds: float = 60.0, said: Callable[[], object] = lambda: "waited in vain"
+) -> None:
     """Waits until something holds; fails after a while."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, said()
         time.sleep(0.02)
 
 

@@ -14,11 +14,12 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
-from artefacts import BASH, WORKER, found, need, write_files
+from artefacts import BASH, WORKER, found, need, wait_for, write_files
 
 from recommender.fleet import front
 from recommender.fleet.layout import Layout
@@ -26,6 +27,7 @@ from recommender.fleet.layout import Layout
 T = TypeVar("T")
 CHAT = "/v1/chat/completions"
 DEADLINE_S = 30.0
+wait = partial(wait_for, seconds=DEADLINE_S)
 BATCH = 16
 STANDIN = '''
 """A model server's manners: port, requests at once, seconds for each. POST /mode changes them."""
@@ -115,14 +117,6 @@ def free_ports(count: int) -> int:
             continue
         return first
     raise AssertionError("no free ports")
-
-
-def wait(condition: Callable[[], Any], said: Callable[[], object] = lambda: "") -> None:
-    """Waits for something; fails after a while."""
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, said()
-        time.sleep(0.02)
 
 
 def call(url: str, data: bytes | None = None, **headers: str) -> tuple[int, bytes, dict[str, str]]:
@@ -218,7 +212,7 @@ class Servers:
             )
         try:
             made = Front(first, process, log)
-            wait(lambda: made.serves(expect), log.read_text)
+            wait(lambda: made.serves(expect), said=log.read_text)
             yield made
         finally:
             process.terminate()

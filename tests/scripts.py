@@ -1,5 +1,6 @@
 """What tests ask of a script that the review reads."""
 
+from recommender.review.engine import review
 from recommender.review.readers.detect_kind import read
 from recommender.review.script.model import Kind, Launch, Script, Span
 
@@ -32,3 +33,8 @@ def place_of(text: str, part: str) -> Span:
 
 def text_at(text: str, place: Span | None) -> str | None:
     return text[place.start : place.end] if place else None
+
+
+def rules_found(path: str, text: str) -> list[str]:
+    """The rules of a text's errors and warnings."""
+    return [each.rule.id for each in review(path, text, {}).findings if each.severity != "info"]

@@ -1,7 +1,7 @@
 """What a server gets from another place of its file: a container, a call, a file that is written, a requirement."""
 
 import pytest
-from scripts import given_options, only_launch
+from scripts import given_options, only_launch, rules_found
 
 from recommender.review.context import context
 from recommender.review.engine import review
@@ -20,17 +20,12 @@ def release(path: str, text: str) -> str | None:
     return known.resolved.release.id if "lmdeploy" in known.answered else None
 
 
-def found(path: str, text: str) -> list[str]:
-    """Return the rules of the errors and warnings."""
-    return [each.rule.id for each in review(path, text, {}).findings if each.severity != "info"]
-
-
 @pytest.mark.parametrize(("name", "rules"), [("llm", ["LMD110"]), ("other", [])])
 def test_docker_exec_runs_in_the_container_of_that_name(name: str, rules: list[str]) -> None:
     """Its image and its GPUs are the server's; those of another container are not."""
     text = f"#!/bin/bash\n{RUN}docker exec -d {name} {SERVE} --tp 2\n"
     shared = ["LMD609"] if rules else []
-    assert found("x.sh", text) == sorted(rules + shared)
+    assert rules_found("x.sh", text) == sorted(rules + shared)
     assert release("x.sh", text) == ("0.12.0" if rules else None)
 
 
@@ -84,7 +79,7 @@ START = "subprocess.Popen(['lmdeploy', 'serve', 'api_server', m, '--server-port'
 )
 def test_each_row_of_a_table_is_judged(text: str) -> None:
     """By a key that only a run knows, or in a loop; every value is known, so nothing is said to be unread."""
-    assert found("x.py", f"import subprocess\n{text}") == ["LMD108"]
+    assert rules_found("x.py", f"import subprocess\n{text}") == ["LMD108"]
     (launch,) = read("x.py", f"import subprocess\n{text}").launches
     both = [given_options(each)["--server-port"][0] for each in (launch, *launch.alternatives)]
     assert sorted(map(str, both)) == ["1", "2"]
@@ -94,7 +89,7 @@ def test_rows_of_another_form_are_unknown() -> None:
     """A table with one odd row, and one that somebody else fills."""
     for table in ('{"a": ("m", 1), "b": "n"}', "load()"):
         text = f"import subprocess\nT = {table}\ndef go(key):\n    m, p = T[key]\n    {START}go(name())\n"
-        assert found("x.py", text) == ["LMD002"]
+        assert rules_found("x.py", text) == ["LMD002"]
 
 
 def test_a_call_may_leave_out_what_the_programs_arguments_give() -> None:
@@ -119,7 +114,7 @@ def test_an_environment_may_be_made_by_a_function() -> None:
         "import os, subprocess\ndef made():\n    env = os.environ.copy()\n    env['CUDA_VISIBLE_DEVICES'] = '0'\n"
         "    return env\nsubprocess.run(['lmdeploy', 'serve', 'api_server', 'm', '--tp', '2'], env=made())\n"
     )
-    assert found("x.py", text) == ["LMD110"]
+    assert rules_found("x.py", text) == ["LMD110"]
 
 
 def test_a_script_with_values_is_read() -> None:
@@ -154,14 +149,14 @@ spec:
 @pytest.mark.parametrize(("more", "too_many"), [("", True), ("    workerGroupSpecs: [{replicas: 2}]\n", False)])
 def test_the_entry_point_of_a_ray_job_runs_in_its_head(more: str, too_many: bool) -> None:
     """With its image and its GPUs; workers may have more."""
-    assert ("LMD110" in found("x.yaml", JOB + more)) is too_many
+    assert ("LMD110" in rules_found("x.yaml", JOB + more)) is too_many
     assert release("x.yaml", JOB + more) == "0.12.0"
 
 
 def test_a_service_of_openrc_runs_its_command() -> None:
     """The same variables in another script start nothing."""
     text = 'command="/opt/bin/lmdeploy"\ncommand_args="serve api_server m --tp 2"\nexport CUDA_VISIBLE_DEVICES=0\n'
-    assert found("x", f"#!/sbin/openrc-run\n{text}") == ["LMD110"]
+    assert rules_found("x", f"#!/sbin/openrc-run\n{text}") == ["LMD110"]
     assert not read("x.sh", f"#!/bin/sh\n{text}").launches
 
 
@@ -193,8 +188,8 @@ def test_a_choice_of_cards_has_a_count_if_all_agree(cards: str, count: int | Non
 def test_a_batch_file_has_windows_line_ends() -> None:
     """In a shell's script they break the command."""
     line = f"{SERVE} --server-name 127.0.0.1"
-    assert [found(path, f"{line}\r\n{line}\r\n") for path in ("x.bat", "x.cmd")] == [[], []]
-    assert "LMD129" in found("x.sh", f"#!/bin/bash\r\n{line}\r\n")
+    assert [rules_found(path, f"{line}\r\n{line}\r\n") for path in ("x.bat", "x.cmd")] == [[], []]
+    assert "LMD129" in rules_found("x.sh", f"#!/bin/bash\r\n{line}\r\n")
 
 
 @pytest.mark.parametrize(("shell", "rules"), [("", ["LMD604"]), ("      shell: bash {0}\n", [])])
@@ -202,7 +197,7 @@ def test_steps_end_at_the_first_failure(shell: str, rules: list[str]) -> None:
     """GitHub's shell has -e, so a request after a fixed pause may end the job; a shell of its own has not."""
     steps = f"jobs:\n  a:\n    runs-on: x\n    steps:\n    - run: |\n        {SERVE} --server-name 127.0.0.1 &\n"
     text = f"{steps}        sleep 60\n        curl -f http://127.0.0.1:23333/health\n{shell}"
-    assert found("x.yml", text) == rules
+    assert rules_found("x.yml", text) == rules
 
 
 POD = """apiVersion: v1
@@ -223,7 +218,7 @@ spec:
 
 def test_a_pods_program_has_its_container() -> None:
     """Its GPUs and its image; a text that Python does not run is none."""
-    assert "LMD110" in found("x.yaml", POD)
+    assert "LMD110" in rules_found("x.yaml", POD)
     assert release("x.yaml", POD) == "0.12.0"
     assert not read("x.yaml", POD.replace("python3", "echo")).launches
 
@@ -233,7 +228,7 @@ def test_servers_in_windows_of_tmux_run_at_the_same_time() -> None:
     windows = [f'tmux send-keys -t {name} "{SERVE} --server-name 127.0.0.1 --server-port {{}}" C-m\n' for name in "ab"]
     ports = [("1", "1"), ("1", "2")]
     texts = ["#!/bin/bash\n" + "".join(map(str.format, windows, pair)) for pair in ports]
-    assert ["LMD614" in found("x.sh", text) for text in texts] == [True, False]
+    assert ["LMD614" in rules_found("x.sh", text) for text in texts] == [True, False]
 
 
 @pytest.mark.parametrize("made", ["field(default_factory=Inner)", "Inner()"])
@@ -252,7 +247,7 @@ def test_a_setting_within_a_setting_has_its_default(made: str) -> None:
 def test_the_command_of_a_container_is_whole(keyword: str, rules: list[str]) -> None:
     """Another list may get more words where it is used."""
     text = f"add('x', {keyword}=['lmdeploy', 'serve', 'api_server', 'OpenGVLab/InternVL3-8B'])\n"
-    assert found("x.py", text) == rules
+    assert rules_found("x.py", text) == rules
 
 
 @pytest.mark.parametrize(("port", "rules"), [("8080:23333", []), ("8080:8080", ["LMD619"])])
@@ -260,7 +255,7 @@ def test_a_container_of_ansible_publishes_the_servers_port(port: str, rules: lis
     """Its published port leads to the server, or nowhere."""
     words = ", ".join(SERVE.split())
     container = f"{{image: openmmlab/lmdeploy:v0.18.0, published_ports: ['127.0.0.1:{port}'], command: [{words}]}}"
-    assert found("tasks.yml", f"- name: a\n  community.docker.docker_container: {container}\n") == rules
+    assert rules_found("tasks.yml", f"- name: a\n  community.docker.docker_container: {container}\n") == rules
 
 
 SKY = "resources:\n  accelerators: {}\nrun: lmdeploy serve api_server Qwen/Qwen2.5-32B-Instruct\n"
@@ -288,6 +283,6 @@ spec:
 )
 def test_a_card_that_the_file_names_is_judged(path: str, text: str, card: str, rules: list[str]) -> None:
     """64 GB of weights on 24 GB; a name that may mean several cards is none."""
-    assert found(path, text.format(card)) == rules
+    assert rules_found(path, text.format(card)) == rules
     given = review(path, text.format(card), {"gpu": "H200"}).findings
     assert "LMD122" not in [each.rule.id for each in given]

@@ -1,7 +1,7 @@
 """What a review reads of pages, of programs for several engines, and of lists of commands."""
 
 import pytest
-from scripts import given_options, only_launch
+from scripts import given_options, only_launch, rules_found
 
 from recommender.knowledge.load import load
 from recommender.review.context import first_release
@@ -9,11 +9,6 @@ from recommender.review.engine import review
 from recommender.review.readers.detect_kind import read
 
 SERVE = "lmdeploy serve api_server Qwen/Qwen3-8B"
-
-
-def found(path: str, text: str) -> list[str]:
-    """Return the rules of the errors and warnings."""
-    return [each.rule.id for each in review(path, text, {}).findings if each.severity != "info"]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +26,7 @@ def found(path: str, text: str) -> list[str]:
 )
 def test_blocks_of_a_page_are_read_by_their_content(block: str, rules: list[str]) -> None:
     """What no command is has no wrong syntax; a command has."""
-    assert found("README.md", f"# Demo\n\n{block}\n") == rules
+    assert rules_found("README.md", f"# Demo\n\n{block}\n") == rules
 
 
 @pytest.mark.parametrize(
@@ -47,20 +42,20 @@ def test_blocks_of_a_page_are_read_by_their_content(block: str, rules: list[str]
 )
 def test_a_line_of_prose_that_is_a_command_is_read(text: str, rules: list[str]) -> None:
     """A sentence about one is none; nor is one within a sentence."""
-    assert found("README.md", text) == rules
+    assert rules_found("README.md", text) == rules
 
 
 def test_what_no_rule_judges_of_answers_may_be_unknown() -> None:
     """Not so the number of tokens."""
     text = "from lmdeploy import GenerationConfig, pipeline\nfrom tn import EOS\npipe = pipeline('Qwen/Qwen3-8B')\n"
-    assert found("x.py", f"{text}pipe('a', gen_config=GenerationConfig(stop_token_ids=[EOS]))\n") == []
-    assert found("x.py", f"{text}pipe('a', gen_config=GenerationConfig(max_new_tokens=EOS))\n") == ["LMD002"]
+    assert rules_found("x.py", f"{text}pipe('a', gen_config=GenerationConfig(stop_token_ids=[EOS]))\n") == []
+    assert rules_found("x.py", f"{text}pipe('a', gen_config=GenerationConfig(max_new_tokens=EOS))\n") == ["LMD002"]
 
 
 def test_all_commands_of_a_long_page_are_read() -> None:
     """Blocks without LMDeploy do not count."""
     text = "```bash\nls\n```\n" * 60 + f"```bash\n{SERVE} --tpp 2\n```\n"
-    assert found("README.md", text) == ["LMD101"]
+    assert rules_found("README.md", text) == ["LMD101"]
 
 
 ENGINES = """
@@ -109,12 +104,12 @@ def test_what_is_looked_for_is_not_started(line: str, launches: int) -> None:
 )
 def test_further_options_may_be_empty(line: str, said: bool) -> None:
     """A script that says so needs no caller."""
-    assert found("x.sh", f"#!/bin/bash\n{line}\n{SERVE} --tp 1 $EXTRA\n") == ["LMD002"] * said
+    assert rules_found("x.sh", f"#!/bin/bash\n{line}\n{SERVE} --tp 1 $EXTRA\n") == ["LMD002"] * said
 
 
 def test_a_value_that_may_be_empty_is_unknown() -> None:
     """Without a value, the option takes the next word."""
-    assert found("x.sh", f"#!/bin/bash\nTP=${{TP:-}}\n{SERVE} --tp $TP\n") == ["LMD002"]
+    assert rules_found("x.sh", f"#!/bin/bash\nTP=${{TP:-}}\n{SERVE} --tp $TP\n") == ["LMD002"]
 
 
 JOB = "smoke:\n  image: openmmlab/lmdeploy:v0.12.0\n  script:\n    - {} &\n    - {}curl -sf localhost:23333/v1/models\n"
@@ -125,13 +120,13 @@ JOB = "smoke:\n  image: openmmlab/lmdeploy:v0.12.0\n  script:\n    - {} &\n    -
 )
 def test_a_jobs_commands_are_one_script(before: str, rules: list[str]) -> None:
     """The container of a job holds its request too."""
-    assert found(".gitlab-ci.yml", JOB.format(SERVE, before)) == rules
+    assert rules_found(".gitlab-ci.yml", JOB.format(SERVE, before)) == rules
 
 
 def test_a_docker_command_is_not_asked_within() -> None:
     """The port of a container that a command starts is mapped."""
     start = f"docker run -d -p 80:23333 openmmlab/lmdeploy:v0.12.0 {SERVE}"
-    assert "LMD604" not in found(".gitlab-ci.yml", JOB.format(start, ""))
+    assert "LMD604" not in rules_found(".gitlab-ci.yml", JOB.format(start, ""))
 
 
 def test_an_entry_of_a_table_is_known() -> None:
@@ -152,7 +147,7 @@ def main(name):
 def test_an_import_starts_nothing(names: str, rules: list[str]) -> None:
     """Unless it is of what serves."""
     pipe = "from lmdeploy import pipeline\npipeline('Qwen/Qwen3-8B')\n"
-    assert found("x.py", f"from lmdeploy.serve.openai.api_server import {names}\n{pipe}") == rules
+    assert rules_found("x.py", f"from lmdeploy.serve.openai.api_server import {names}\n{pipe}") == rules
 
 
 def test_lists_of_inputs_are_no_values() -> None:
@@ -161,7 +156,7 @@ def test_lists_of_inputs_are_no_values() -> None:
         "on:\n  workflow_dispatch:\n    inputs:\n      backend: {default: \"['turbomind', 'pytorch']\"}\n"
         f"jobs:\n  a:\n    steps:\n      - run: {SERVE} --backend ${{{{matrix.backend}}}}\n"
     )
-    assert found(".github/workflows/x.yml", text) == ["LMD002"]
+    assert rules_found(".github/workflows/x.yml", text) == ["LMD002"]
 
 
 def test_an_old_release_is_reviewed_as_the_oldest() -> None:
