@@ -17,7 +17,6 @@ import sys
 import threading
 import types
 from collections.abc import Iterator, Sequence
-from functools import cache
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -49,12 +48,12 @@ from artefacts import (
 )
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from schemas import valid, validator
 
 from recommender.choose import recommend as pipeline
 from recommender.choose.candidates import tiers
 from recommender.choose.recommend import NothingFits, Recommendation, recommend
 from recommender.choose.select import predict
-from recommender.commands.schema import schemas
 from recommender.common.errors import RequestError
 from recommender.knowledge.load import load
 from recommender.render import json_output
@@ -713,17 +712,8 @@ def test_json_keeps_the_published_schema(request: Request) -> None:
     made = fits(request)
     written = render(made, "json")
     assert written.isascii()
-    plain = json.loads(written)
-    validator().validate(plain)
+    plain = valid("recommendation", written)
     assert json.dumps(plain, indent=2, ensure_ascii=True) + "\n" == written
-
-
-@cache
-def validator() -> jsonschema.Draft202012Validator:
-    """The published schema, itself checked."""
-    schema = json.loads(schemas()["recommendation.json"])
-    jsonschema.Draft202012Validator.check_schema(schema)
-    return jsonschema.Draft202012Validator(schema)
 
 
 @pytest.mark.parametrize("field", ["command", "config", "memory", "options", "case"])
@@ -731,7 +721,7 @@ def test_the_schema_refuses_what_lacks_a_part(field: str) -> None:
     """A recommendation without one of its main parts does not validate."""
     plain = json.loads(text("json"))
     del plain[field]
-    assert not validator().is_valid(plain)
+    assert not validator("recommendation").is_valid(plain)
 
 
 def test_json_says_what_the_request_was() -> None:
