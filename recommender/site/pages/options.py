@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 
 from recommender.choose.reasons import has_source
 from recommender.cli import root
+from recommender.lookup import option_text
 from recommender.lookup.option import OptionAdvice, OptionEra, OptionInfo, OptionVerdict, option_info
-from recommender.lookup.option_text import KINDS
 from recommender.options import build_recommendation
 from recommender.review import engine
 from recommender.review.output.rule_list import title
@@ -26,12 +26,7 @@ if TYPE_CHECKING:
     from recommender.choose.reasons import Explanation
     from recommender.knowledge import records
 
-READERS = {
-    "turbomind": "TurboMind",
-    "pytorch": "the PyTorch engine",
-    "server": "the server",
-    "nobody": "nobody",
-}
+READERS = option_text.READERS | {"nobody": "nobody"}
 TYPES = {"bool": "switch", "str": "text", "int": "integer", "float": "number", "json": "JSON"}
 CASES = {
     "one image at a time, H100": {"model": "internvl3-8b-awq", "gpu": "h100-sxm-80g", "load": "1"},
@@ -128,7 +123,7 @@ def _readers(data: SiteData, era: OptionEra | records.Era) -> str:
 
 def _option(data: SiteData, option: records.Option, info: OptionInfo) -> Iterator[str]:
     store = data.store
-    kind = data.t(KINDS[info.kind])
+    kind = data.t(option_text.KINDS[info.kind])
     about_it = f", {data.t('about {0}').format(data.t(info.topic.capitalize()).lower())}" if info.topic else ""
     yield f"*{kind}{about_it}*\n\n{_own(data, info.summary, info.summary_vi)}"
     yield from _what_to_set(data, option, info)
