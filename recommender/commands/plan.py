@@ -46,8 +46,8 @@ Examples:
   recommend plan --rps 200 --p99 800 --gpu H100:8 --format k8s -o fleet
 
 \b
---workload chat:0.7,rag:0.3 mixes workloads by share of requests. --trace keeps
-each request's own input, output and images, so a file can hold any mix.
+--workload chat:0.7,rag:0.3 mixes workloads by share of requests. --trace
+keeps each request's own input, output and images, so a file can hold any mix.
 --gpu L40S:4 is a host with four L40S; --gpu auto detects this machine's GPUs.
 A server takes one GPU, or several if one cannot hold the model; --tp N sets
 the numbers to try. Arrivals are Poisson, at --rps on average. The fleet
