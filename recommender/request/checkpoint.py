@@ -26,7 +26,8 @@ CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "gemma2": {"tie_word_embeddings": True},
     "gemma3_text": {
         "vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
-        "max_position_embeddings": 131072, "sliding_window_pattern": 6, "tie_word_embeddings": True,
+        "max_position_embeddings": 131072, "sliding_window": 4096, "sliding_window_pattern": 6,
+        "tie_word_embeddings": True,
     },
     "llama": {
         "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
