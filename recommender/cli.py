@@ -32,8 +32,9 @@ Examples:
   recommend --gpu A100-80G --format client > client.py
 
 \b
-The generated file goes to stdout and a summary to stderr; --why gives the reason
-and the source of each option, --format report everything. For Tab completion:
+The generated file goes to stdout and a summary to stderr; --why gives the
+reason and the source of each option, --format report everything. For Tab
+completion:
   eval "$(_RECOMMEND_COMPLETE=bash_source recommend)"
 """
 

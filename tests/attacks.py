@@ -514,13 +514,23 @@ def _json_results(chance: random.Random, size: int) -> Files:
     }
 
 
+SIZES = (
+    '{"hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, '
+    '"intermediate_size": 12288, "vocab_size": 151936, "max_position_embeddings": 40960}'
+)
+"""A sound language model's."""
+
+
 @family(("--gpu", "H100-80G", "--model", "FOLDER"), most=4_000_000)
 def _checkpoint(chance: random.Random, size: int) -> Files:
     config = '{"architectures": ["InternVLChatModel"], "llm_config": '
+    sees = f'{config}{SIZES}, "vision_config": '
     header = len(b"{}").to_bytes(8, "little") + b"{}"
     huge = chance.choice((200 * 2**20, 2**62, size)).to_bytes(8, "little") + b"[" * size
     return {
-        "model/config.json": chance.choice((_json(chance, size), config + _json(chance, size))),
+        "model/config.json": chance.choice(
+            (_json(chance, size), config + _json(chance, size), f"{sees}{_json(chance, size)}}}")
+        ),
         "model/a.safetensors": chance.choice((header, huge)),
         "model/preprocessor_config.json": _json(chance, size),
     }
@@ -643,7 +653,7 @@ def attack(seed: int, number: int) -> tuple[str, Callable[[Path], tuple[str, ...
 
 def strange(folder: Path, command: tuple[str, ...], name: str, kind: str) -> tuple[str, ...]:
     """Put a strange file and its neighbours in a folder; return the command."""
-    for other, text in (("a.sh", f"{SERVE}\n"), ("serve.sh", f"#!/bin/bash\n{SERVE}\n"), ("model/config.json", '{"architectures": ["Qwen3ForCausalLM"]}'), ("pictures/a.png", ""),
+    for other, text in (("a.sh", f"{SERVE}\n"), ("serve.sh", f"#!/bin/bash\n{SERVE}\n"), ("model/config.json", f'{{"architectures": ["Qwen3ForCausalLM"], {SIZES[1:]}'), ("pictures/a.png", ""),
                         ("a.service", f"[Service]\nEnvironmentFile=/x/e.env\nExecStart=/bin/{SERVE} $A\n"), ("fleet/haproxy.cfg", ""),
                         ("fleet/compose.yaml", '# request: {"gpu": "H100-80G", "load": "high"}\nservices: {}\n')):  # fmt: skip
         (folder / other).parent.mkdir(parents=True, exist_ok=True)

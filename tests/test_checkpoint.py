@@ -220,6 +220,67 @@ def test_an_image_that_is_not_cut(asks: bool | None, processor: bool, most: int,
     assert tiles(vision, 1280, 720, 6) == (3 if most > 1 else 1)  # a request's limit is read where images are cut
 
 
+PUBLISHED = {
+    # google/gemma-3-12b-it and -4b-it, and llava-hf/llava-1.5-7b-hf, leave out what their classes assume.
+    "gemma-3-12b-it": {
+        "hidden_size": 3840, "intermediate_size": 15360, "model_type": "gemma3_text", "num_attention_heads": 16,
+        "num_hidden_layers": 48, "num_key_value_heads": 8, "sliding_window": 1024,
+    },
+    "gemma-3-4b-it": {
+        "hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
+        "sliding_window": 1024,
+    },
+    "llava-1.5-7b-hf": {
+        "architectures": ["LlamaForCausalLM"], "max_position_embeddings": 4096, "model_type": "llama",
+        "torch_dtype": "float16", "vocab_size": 32064,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_entries_that_a_published_file_leaves_out(name: str, tmp_path: Path) -> None:
+    """They are those of the class that transformers makes from ``model_type``, not those of another record."""
+    model = STORE.models[name]
+    config = hub_config(model) | {"text_config": PUBLISHED[name]}
+    found, _, _ = checkpoint.read(folder(tmp_path, config), STORE)
+    for field in TextShape.model_fields:
+        if field != "family":
+            assert plain(getattr(found.text, field)) == plain(getattr(model.text, field)), field
+    assert model_shape.weight_bytes(found) == model_shape.weight_bytes(model)
+
+
+def test_a_gemma_2_without_a_word_of_its_head_has_it_tied(tmp_path: Path) -> None:
+    """As its class assumes, and as google/gemma-2-9b-it relies on."""
+    config = hub_config(STORE.models["gemma-2-9b-it"]) | {"model_type": "gemma2"}
+    del config["tie_word_embeddings"]
+    assert checkpoint.read(folder(tmp_path, config), STORE)[0].text.tied_embeddings
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
+     "max_position_embeddings"],
+)  # fmt: skip
+@pytest.mark.parametrize("null", [True, False])
+def test_a_size_that_is_missing_is_not_another_models(entry: str, null: bool, tmp_path: Path) -> None:
+    """Without it there is no shape: the file and the entry are named."""
+    config = hub_config(STORE.models["qwen2.5-7b-instruct"])
+    config[entry] = None
+    if not null:
+        del config[entry]
+    with pytest.raises(checkpoint.CheckpointError, match=rf"config\.json'?: {entry} is missing; "):
+        checkpoint.read(folder(tmp_path, config), STORE)
+
+
+def test_images_that_no_record_of_the_architecture_has(tmp_path: Path) -> None:
+    """TurboMind leaves a Glm4MoeLite that sees to the other engine (0.18.0 supported_models.py:73)."""
+    config = hub_config(STORE.models["glm-4.7-flash"]) | {"vision_config": {"hidden_size": 1024}}
+    with pytest.raises(
+        checkpoint.CheckpointError, match="with a vision_config, Glm4MoeLiteForCausalLM is not supported"
+    ):
+        checkpoint.read(folder(tmp_path, config), STORE)
+
+
 def test_a_smaller_mixture(tmp_path: Path) -> None:
     """Experts and layers without them come from the file, not from the record."""
     config = hub_config(STORE.models["qwen3-30b-a3b"]) | {
@@ -270,7 +331,10 @@ def test_limits_of_images_come_from_the_folder(limits: Any, expected: tuple[int,
         ("qwen3-30b-a3b", {"mlp_only_layers": list(range(48))}, "language model"),
         ("gpt-oss-20b", {"sliding_window": "far"}, "window"),
         ("gpt-oss-20b", {"quantization_config": {"quant_method": "compressed-tensors"}}, "num_bits"),
-        ("qwen3-8b", {"torch_dtype": "float32"}, "dtype"),
+        ("qwen3-8b", {"torch_dtype": "float32"}, "torch_dtype"),
+        ("qwen3-8b", {"hidden_size": "4096"}, ": hidden_size: "),
+        ("qwen3-8b", {"num_key_value_heads": [8]}, ": num_key_value_heads: "),
+        ("qwen3-8b", {"architectures": None}, "names no architecture"),
     ],
 )
 def test_nonsense_is_one_line(name: str, changes: dict[str, Any], says: str, tmp_path: Path) -> None:

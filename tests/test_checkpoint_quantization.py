@@ -21,8 +21,12 @@ FACTS = load_extracted(KNOWLEDGE / "extracted" / "api_server.json")
 ATTENTION = ["lm_head", r"re:.*self_attn.*"]
 
 
-def compressed(group: int | None = 32, bits: int = 4, form: str = "pack-quantized", **more: Any) -> dict[str, Any]:
+def compressed(
+    group: int | str | None = 32, bits: int = 4, form: str = "pack-quantized", **more: Any
+) -> dict[str, Any]:
     weights = {"num_bits": bits, "group_size": group, "strategy": "group", "symmetric": True, "type": "int"}
+    if group == "left out":  # as where a scale holds for a channel
+        del weights["group_size"]
     groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
     return {"quant_method": "compressed-tensors", "format": form, "config_groups": groups, "ignore": ["lm_head"]} | more
 
@@ -80,6 +84,7 @@ def test_a_release_reads_the_formats_that_its_converter_names(method: str, tmp_p
         (compressed(64), DENSE, "0.18.0", False, False),
         (compressed(128, bits=8), DENSE, "0.18.0", False, False),
         (compressed(None, bits=8, form="float-quantized"), DENSE, "0.18.0", False, False),
+        (compressed("left out", bits=8, form="int-quantized"), DENSE, "0.18.0", False, False),
         # Of compressed-tensors the PyTorch engine has kernels for experts only: lmdeploy/pytorch/nn/moe/__init__.py:111
         (compressed(32), EXPERTS, "0.18.0", True, False),
         (compressed(32, ignore=ATTENTION), EXPERTS, "0.18.0", True, True),
@@ -123,8 +128,8 @@ def test_packed_weights_take_their_bits_and_a_scale_a_group(tmp_path: Path) -> N
         ),
         ({"quant_method": "smooth_quant"}, "weights in 'smooth_quant' are not supported"),
         ([4], "an unnamed format"),
-        ({"quant_method": "compressed-tensors"}, "num_bits and group_size"),
-        (compressed(ignore=[4]), "num_bits and group_size"),
+        ({"quant_method": "compressed-tensors"}, "num_bits of the weights"),
+        (compressed(ignore=[4]), "num_bits of the weights"),
     ],
 )
 def test_another_format_is_one_line(packed: Any, said: str, tmp_path: Path) -> None:

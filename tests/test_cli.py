@@ -12,8 +12,9 @@ from pathlib import Path
 
 import bench
 import pytest
-from artefacts import BASH, KNOWLEDGE, Machine, recommend_process
+from artefacts import BASH, KNOWLEDGE, Machine, command, recommend_process
 
+from recommender.cli import COMMANDS
 from recommender.common.version import __version__
 
 ROOT = KNOWLEDGE.parent
@@ -95,6 +96,23 @@ def test_help_shows_examples_that_work() -> None:
             at = words.index("-o")
             del words[at : at + 2]
         assert recommend_process(*words, "-q").returncode == 0, line
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_every_page_of_help_fits_80_columns(name: str) -> None:
+    """Also what follows the options."""
+    code, out, _ = command(*([name] if name else []), "--help-all")
+    assert code == 0
+    assert [line for line in out.splitlines() if len(line) > 80] == []
+
+
+def test_the_examples_of_estimate_are_configurations_that_run() -> None:
+    """Their exit code is 0: no example shows a server that stops."""
+    _, out, _ = command("estimate", "--help-all")
+    examples = re.findall(r"^ +recommend (estimate .*)$", out.replace("\\\n", " "), re.MULTILINE)
+    assert len(examples) >= 3
+    for line in examples:
+        assert command(*shlex.split(line))[0] == 0, line
 
 
 def test_help_loads_no_knowledge() -> None:

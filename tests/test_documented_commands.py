@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from recommender.choose.recommend import NothingFits
 from recommender.cli import root
+from recommender.smoke.failures import KINDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -133,6 +134,15 @@ def test_the_twin_has_the_same_commands(page: Path) -> None:
     """A Vietnamese page differs in comments only."""
     english = page.with_name(page.name.replace(".vi.md", ".md"))
     assert [words(line) for line in lines(page)] == [words(line) for line in lines(english)]
+
+
+def test_the_page_of_exit_codes_has_those_of_smoke() -> None:
+    """The range ends with the last code of a failure, in each language."""
+    last = max(kind.code for kind in KINDS.values())
+    pages = [page for page in PAGES if page.name.startswith("exit-codes")]
+    assert pages
+    for page in pages:
+        assert re.search(rf"^\| 10 \w+ {last} \|", page.read_text("utf-8"), re.MULTILINE), page.name
 
 
 def test_readme_is_short() -> None:

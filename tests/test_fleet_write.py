@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -321,10 +322,32 @@ def words(hosts: str, form: str = "systemd") -> tuple[str, ...]:
     return ("plan", "--rps", "40", "--gpu", hosts, "--format", form)
 
 
+@pytest.mark.parametrize(
+    ("form", "start"),
+    [
+        ("systemd", "see the head of {}/lmdeploy.target"),
+        ("k8s", "see the head of {}/kustomization.yaml"),
+        ("compose", "cd {} && docker compose run --rm fetch && docker compose up -d --wait"),
+    ],
+)
+def test_the_command_says_how_many_hosts_and_what_is_next(form: str, start: str, tmp_path: Path) -> None:
+    """The plan itself is not shown then, so its hosts are; pods are not measured from here."""
+    status, out, said = command(*words("L4:2", form), "-o", f"{tmp_path}/fleet")
+    assert (status, len(out.splitlines()) > 4) == (0, True)
+    lines = " ".join(said.split())
+    hosts = re.match(r"Fleet: \d+ servers on (\d+) hosts with 2 cards each\. Planned for 60 requests/s", lines)
+    assert hosts, said
+    assert f"NEXT start {start.format(f'{tmp_path}/fleet')} REVISION see https://huggingface.co/" in lines
+    assert (f"measure recommend smoke {tmp_path}/fleet" in lines) == (form != "k8s")
+    assert all(len(line) <= 80 or len(line.split()) == 1 for line in said.splitlines() if str(tmp_path) not in line)
+
+
 def test_the_command_says_what_went_and_what_stayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four servers, then two: files of the others go but for an edited one; --force names what it overwrites."""
     fleet = tmp_path / "fleet"
-    assert command(*words("L4:4"), "-o", str(fleet))[::2] == (0, "")
+    status, _, said = command(*words("L4:4"), "-o", str(fleet))
+    assert status == 0
+    assert said.startswith("Fleet: ")
     (fleet / "server-3.env").write_text("edited")
     status, _, said = command(*words("L4:2"), "-o", str(fleet))
     assert status == 0, said

@@ -91,3 +91,12 @@ def test_words_that_never_meet_are_counted_one_by_one() -> None:
     done = asked("gpus", "l40s", "a100")
     assert done.exit_code == 1
     assert "'l40s' 1" in done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_offered_where_nothing_is_found_is_a_command(kind: str) -> None:
+    """The list that the error names is one that can be printed."""
+    done = asked(kind, "qzqzq")
+    assert done.exit_code == 1
+    _, _, offered = done.stderr.strip().partition("see recommend list ")
+    assert asked(*offered.split()).exit_code == 0

@@ -644,6 +644,7 @@ def test_the_client_says_what_went_wrong(server: Server, tmp_path: Path) -> None
         assert done.stdout == ""
         assert len(done.stderr.splitlines()) == 1
         assert "Traceback" not in done.stderr
+    assert f"client.py: {url}: Connection refused; start the server, or set BASE_URL" in done.stderr
 
 
 @pytest.mark.parametrize(

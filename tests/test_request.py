@@ -11,12 +11,15 @@ import pytest
 from artefacts import command
 from hypothesis import given
 from hypothesis import strategies as st
+from test_checkpoint import hub_config
 
 from recommender.common.errors import RequestError
+from recommender.knowledge.load import load
 from recommender.request.command_line import parse_gpu, parse_image, positive_float, positive_int
 from recommender.request.request import Request
 
 GPU = ["--gpu", "A100-80G"]
+INTERNVL, QWEN2 = (hub_config(load().models[name]) for name in ("internvl3-8b", "qwen2.5-7b-instruct"))
 
 
 NO_VALUES = {
@@ -78,12 +81,12 @@ def test_a_model_folder_with_a_broken_config_is_one_line(tmp_path: Path) -> None
         "[" * 100_000,
         "{}",
         json.dumps({"architectures": ["Strange"]}),
-        json.dumps({"architectures": ["InternVLChatModel"], "llm_config": {"hidden_size": "many"}}),
-        json.dumps({"architectures": ["InternVLChatModel"], "llm_config": {"hidden_size": -1}}),
-        json.dumps({"architectures": ["InternVLChatModel"], "llm_config": {"num_attention_heads": 0}}),
-        json.dumps({"architectures": ["InternVLChatModel"], "llm_config": [1]}),
+        json.dumps(INTERNVL | {"llm_config": INTERNVL["llm_config"] | {"hidden_size": "many"}}),
+        json.dumps(INTERNVL | {"llm_config": INTERNVL["llm_config"] | {"hidden_size": -1}}),
+        json.dumps(INTERNVL | {"llm_config": INTERNVL["llm_config"] | {"num_attention_heads": 0}}),
+        json.dumps(INTERNVL | {"llm_config": [1]}),
         json.dumps({"architectures": {"a": 1}}),
-        json.dumps({"architectures": ["InternVLChatModel"], "quantization_config": "awq"}),
+        json.dumps(INTERNVL | {"quantization_config": "awq"}),
     ):
         (tmp_path / "config.json").write_text(content)
         code, out, err = command(*GPU, "--model", str(tmp_path))
@@ -94,7 +97,7 @@ def test_a_model_folder_with_a_broken_config_is_one_line(tmp_path: Path) -> None
 
 def test_a_model_folder_with_broken_weights_is_one_line(tmp_path: Path) -> None:
     """A safetensors file that was cut short is named."""
-    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["Qwen2ForCausalLM"]}))
+    (tmp_path / "config.json").write_text(json.dumps(QWEN2))
     (tmp_path / "model.safetensors").write_bytes(b"\xff" * 20)
     code, out, err = command(*GPU, "--model", str(tmp_path))
     assert (code, out) == (2, "")
@@ -106,7 +109,7 @@ def test_the_weights_of_a_folder_are_read_from_its_headers(tmp_path: Path) -> No
     size = 5_000_000_000
     header = json.dumps({"w": {"dtype": "F16", "shape": [size // 2], "data_offsets": [0, size]}}).encode()
     (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
-    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["Qwen2ForCausalLM"]}))
+    (tmp_path / "config.json").write_text(json.dumps(QWEN2))
     code, out, err = command(*GPU, "--model", str(tmp_path), "--format", "json", "-q")
     assert (code, err) == (0, "")
     items = {each["name"]: each["bytes"] for each in json.loads(out)["memory"]["items"]}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from artefacts import recommend_here, requests
+from artefacts import command, recommend_here, requests
 from hypothesis import given, settings
 from test_properties import fits
 
@@ -144,6 +145,32 @@ def test_a_model_with_code_asks_for_a_commit() -> None:
     assert "start    bash serve.sh" in pinned.stderr.decode()
     assert "start    bash serve.sh" in told(*MAIN, "--model", "qwen2.5-7b-instruct")
     assert recommend_here(*MAIN, "--revision", "a b").returncode == 2
+
+
+@pytest.mark.parametrize("name", ["e.env", "-e.env", "a b.env", "sub/e.env"])
+def test_the_start_of_an_env_file_starts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is shown, with a commit: serve.sh gets it and the file's values, whatever the file's name."""
+    monkeypatch.chdir(tmp_path)
+    Path("sub").mkdir()
+    Path("serve.sh").write_text('echo "$REVISION $MAX_BATCH_SIZE"\n')
+    status, _, said = command(*MAIN, "--format", "env", "-o", name)
+    assert status == 0
+    (start,) = re.findall(r"^  start +(\S.*(?:\n {11}\S.*)*)", said, re.M)
+    shown = " ".join(start.partition("  (")[0].split()).replace("COMMIT", "abc")
+    done = subprocess.run(["bash", "-c", shown], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("abc 1\n", ""), shown
+
+
+@pytest.mark.parametrize(("form", "name"), [("bash", "-s.sh"), ("python", "-p.py")])
+def test_a_name_that_begins_with_a_dash_is_no_option(
+    form: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of the program that starts the file nor of ours."""
+    monkeypatch.chdir(tmp_path)
+    status, _, said = command(*MAIN, "--format", form, "-o", name)
+    assert status == 0
+    assert re.search(rf"^  start .* \./{name}$", said, re.M)
+    assert re.search(rf"^  measure .* \./{name}$", said, re.M)
 
 
 GIVEN = re.compile(r"^  (\S+) +\S+ +\S", re.M)

@@ -75,6 +75,12 @@ def test_the_kind_is_told_by_name_or_first_line(name: str, body: str, kind: str)
     ("name", "body", "piece"),
     [
         ("notes.txt", "hello", "neither a shell nor a Python script"),
+        (
+            "docker.sh",
+            SERVE.text.replace("rendered: bash", "rendered: docker"),
+            "a file of --format docker is not launched",
+        ),
+        ("client.py", "# request: {}\n# rendered: client 0a\n", "a file of --format client is not launched"),
         ("p.py", "a = (\n", r"p\.py:\d: not Python"),
         ("s.sh", "# request: {]}", "the request in its head cannot be read"),
         ("s.sh", "./start-it", "no 'lmdeploy serve api_server' in it"),

@@ -46,8 +46,8 @@ Examples:
   recommend bench-prompt --images photos --limit 20 --weights random a.sh b.sh
 
 \b
-Exit codes: 0 all answered; 2 the command line is wrong; 3 and 10 to 26 as in
-recommend smoke, for a launch or the commonest failure of single images;
+Exit codes: 0 all answered; 2 the command line is wrong; 3, 10 to 26 and 28 as
+in recommend smoke, for a launch or the commonest failure of single images;
 130 stopped by Ctrl-C (143 by SIGTERM, 129 by SIGHUP).
 """
 

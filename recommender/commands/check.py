@@ -39,7 +39,7 @@ such line; their differences are shown without this distinction.
 
 \b
 --update rewrites the file atomically; owner, mode and access control list
-stay, a symbolic link keeps pointing, and a file with hard links is refused. It
+stay, a symbolic link keeps pointing, a file with hard links is refused. It
   keeps and lists values edited by hand, and still reports them (exit 1);
   takes an edited request in the head as your new request;
   refuses, and says why, if other lines were edited by hand, if one of your

@@ -27,10 +27,10 @@ All else has LMDeploy's default.
 
 \b
 Examples:
-  recommend estimate --gpu A100-80G -- --session-len 4096 --quant-policy 8
+  recommend estimate --gpu A100-80G -- --trust-remote-code --quant-policy 8
   recommend estimate --gpu L4 --load 16 --image 1280x720 -- \\
-      --max-batch-size 16 --cache-max-entry-count 0.3 OMP_NUM_THREADS=4
-  recommend estimate --gpu H100:2 --model internvl3-38b --json -- --tp 2
+      --trust-remote-code --max-batch-size 16 OMP_NUM_THREADS=4
+  recommend estimate --gpu H100:2 --model qwen3-32b --json -- --tp 2
 
 \b
 Exit codes: 0 done; 1 the configuration does not run or does not meet the

@@ -46,8 +46,8 @@ Examples:
   recommend plan --rps 200 --p99 800 --gpu H100:8 --format k8s -o fleet
 
 \b
---workload chat:0.7,rag:0.3 mixes workloads by share of requests. --trace keeps
-each request's own input, output and images, so a file can hold any mix.
+--workload chat:0.7,rag:0.3 mixes workloads by share of requests. --trace
+keeps each request's own input, output and images, so a file can hold any mix.
 --gpu L40S:4 is a host with four L40S; --gpu auto detects this machine's GPUs.
 A server takes one GPU, or several if one cannot hold the model; --tp N sets
 the numbers to try. Arrivals are Poisson, at --rps on average. The fleet
@@ -90,10 +90,11 @@ would; 2 bad command line; 3 this machine lacks something (a GPU for
 @click.option("--force", is_flag=True, help="With -o: overwrite files that were edited by hand.")
 def command(**options: Any) -> None:
     """Size a fleet: GPUs, hosts and servers for a request rate."""
-    from recommender.common.terminal import show, show_json
+    from recommender.common.terminal import show, show_json, wrap, write
     from recommender.fleet import report
     from recommender.fleet.json_output import json_form
     from recommender.fleet.layout import lay_out
+    from recommender.render.next_steps import fleet_steps
 
     if options["as_json"] and options["form"] not in (None, "json"):
         raise RequestError(f"--json and --format {options['form']} exclude each other; remove one")
@@ -104,7 +105,10 @@ def command(**options: Any) -> None:
         raise RequestError("--force overwrites files; name their folder with -o, or leave --force out")
     plan = _plan(options)
     if plan.fleets and form in FORMS:
-        write_folder(lay_out(plan.fleets[0], plan), form, options["output"], force=options["force"])
+        layout = lay_out(plan.fleets[0], plan)
+        write_folder(layout, form, options["output"], force=options["force"])
+        steps = fleet_steps(layout.recommendation, options["output"], form)
+        write("\n".join([*wrap(layout.describe()), "", *steps]) + "\n", sys.stderr)
     elif form == "json":
         show_json(json_form(plan))
     else:

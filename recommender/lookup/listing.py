@@ -165,7 +165,7 @@ def explain_nothing(kind: str, words: Sequence[str], catalogue: Catalogue) -> st
         if not count:
             names = {record.id: None for record, _ in catalogue}
             names |= {part: None for _, text in catalogue for part in re.findall(r"[a-z0-9][\w.-]+\w", text)}
-            near = did_you_mean(word, names, f"see recommend list {KINDS[kind].plural}")
+            near = did_you_mean(word, names, f"see recommend list {kind}")
             return f"no {name} has {shorten(word)}{near}"
     listed = ", ".join(f"{shorten(word)} {count}" for word, count in counts.items())
     return f"no {name} has all of these words; each alone finds: {listed}"

@@ -21,6 +21,7 @@ from recommender.knowledge import option_values
 from recommender.knowledge.engines import LABELS
 from recommender.knowledge.eras import within
 from recommender.render.head import HeadError, parse_head, read_head
+from recommender.render.seal import SEAL
 from recommender.request.request import Request
 
 if TYPE_CHECKING:
@@ -179,6 +180,9 @@ def parse(text: str, name: str) -> Artefact:
         raise RequestError(f"{name}: {error}") from None
     except SyntaxError as error:
         raise RequestError(f"{name}:{error.lineno}: not Python: {error.msg}") from None
+    sealed = SEAL.search(text)
+    if sealed and sealed[1] not in ("bash", "python"):
+        raise RequestError(f"{name}: a file of --format {sealed[1]} is not launched; render it as bash or python")
     artefact = Artefact("python" if python else "bash", name, text, head)
     if artefact.foreign and artefact.command_line({}) is None:
         raise RequestError(f"{name}: no 'lmdeploy serve api_server' in it, so its port and settings are unknown")

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class FirstStep(NamedTuple):
-    """How an output starts: the name of a file, or folder, and commands with its place. ``note``: what comes first."""
+    """How an output starts: the name of a file, or folder, and commands with its place and variables to set.
+
+    ``note``: what comes first.
+    """
 
     name: str
     command: str
@@ -24,12 +27,12 @@ class FirstStep(NamedTuple):
 
 
 STARTS = {
-    "bash": FirstStep("serve.sh", "bash {}", smoke=True),
-    "command": FirstStep("command.sh", "bash {}"),
-    "docker": FirstStep("docker.sh", "bash {}"),
-    "python": FirstStep("pipeline.py", "python3 {}", smoke=True),
-    "client": FirstStep("client.py", "python3 {}", note="start the server first: --format bash"),
-    "env": FirstStep("serve.env", "set -a; . {}; bash serve.sh", note="serve.sh is --format bash"),
+    "bash": FirstStep("serve.sh", "{1}bash {0}", smoke=True),
+    "command": FirstStep("command.sh", "{1}bash {0}"),
+    "docker": FirstStep("docker.sh", "{1}bash {0}"),
+    "python": FirstStep("pipeline.py", "{1}python3 {0}", smoke=True),
+    "client": FirstStep("client.py", "{1}python3 {0}", note="start the server first: --format bash"),
+    "env": FirstStep("serve.env", "set -a; . {0}; {1}bash serve.sh", note="serve.sh is --format bash"),
     "compose": FirstStep("fleet", "cd {} && docker compose run --rm fetch && docker compose up -d --wait", smoke=True),
     "systemd": FirstStep("fleet", "see the head of {}/lmdeploy.target", smoke=True),
     "k8s": FirstStep("fleet", "see the head of {}/kustomization.yaml"),
@@ -68,16 +71,32 @@ def next_steps(recommendation: Recommendation, words: Collection[str], file: str
 def _start(recommendation: Recommendation, arguments: Sequence[str], file: str, form: str) -> Iterator[str]:
     start = STARTS.get(form)
     lacking = "" if form in OWN_COMMIT or not missing(recommendation) else "REVISION=COMMIT "
-    place = shlex.quote(file or (start.name if start else ""))
+    place = _place(file or (start.name if start else ""), form)
     if start:
         first = [*([f"recommend ... > {start.name}"] if not file else []), *([start.note] if start.note else [])]
         yield from _step(
-            "start", f"{lacking}{start.command.format(place)}" + (f"   (first: {'; '.join(first)})" if first else "")
+            "start", start.command.format(place, lacking) + (f"   (first: {'; '.join(first)})" if first else "")
         )
     if missing(recommendation) and form != "client":
         name = "COMMIT" if start and form not in OWN_COMMIT else "REVISION"
         yield from _step(name, f"see https://huggingface.co/{recommendation.resolved.model.hub}/commits/main")
     yield from _step("measure", f"{lacking}recommend smoke {place if start and start.smoke else shlex.join(arguments)}")
+
+
+def _place(name: str, form: str) -> str:
+    """Return a file's name as a word: it is no option, and ``.`` looks for it here instead of on the PATH."""
+    return shlex.quote(f"./{name}" if name.startswith("-") or (form == "env" and "/" not in name) else name)
+
+
+def fleet_steps(recommendation: Recommendation, folder: str, form: str) -> Iterator[str]:
+    """Yield how a plan's files go on; pods are measured where they are."""
+    start, place = STARTS[form], _place(folder, form)
+    yield "NEXT"
+    yield from _step("start", start.command.format(place, ""))
+    if missing(recommendation):
+        yield from _step("REVISION", f"see https://huggingface.co/{recommendation.resolved.model.hub}/commits/main")
+    if start.smoke:
+        yield from _step("measure", f"recommend smoke {place}")
 
 
 def _step(label: str, text: str) -> list[str]:

@@ -22,6 +22,30 @@ from recommender.request.checkpoint_quantization import quantization_fields
 from recommender.request.model_folder import shorten_path
 from recommender.request.unknown_model import explain_architecture
 
+CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "gemma2": {"tie_word_embeddings": True},
+    "gemma3_text": {
+        "vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+        "max_position_embeddings": 131072, "sliding_window": 4096, "sliding_window_pattern": 6,
+        "tie_word_embeddings": True,
+    },
+    "llama": {
+        "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "vocab_size": 32000, "max_position_embeddings": 2048,
+    },
+}  # fmt: skip
+"""By ``model_type``: what transformers' class assumes where published files (Gemma, LLaVA) leave an entry out."""
+SIZES = {
+    "hidden": ("hidden_size",),
+    "layers": ("num_hidden_layers",),
+    "heads": ("num_attention_heads",),
+    "intermediate": ("intermediate_size_mlp", "intermediate_size"),
+    "vocab": ("vocab_size",),
+    "max_positions": ("max_position_embeddings",),
+}
+"""Sizes of the language model without which a folder has no shape, and their entries; the last is the usual one."""
+ENTRIES = {"kv_heads": "num_key_value_heads", "dtype": "torch_dtype"} | {name: SIZES[name][-1] for name in SIZES}
+
 
 def _config_name(folder: Path) -> str:
     return shorten_path(str(folder / "config.json"))
@@ -42,13 +66,17 @@ def _like(folder: Path, config: Mapping[str, Any], store: Store) -> tuple[record
     """Return a record of the same architecture and a language part, for what a config.json does not say."""
     where = _config_name(folder)
     architecture = _architecture(config)
+    if not architecture:
+        raise CheckpointError(f"{where}: names no architecture; download it again")
     like = [model for model in store.models.values() if model.architecture == architecture]
     if not like:
         known = sorted({model.architecture for model in store.models.values()})
         engine = explain_architecture(architecture, max(store.releases, key=Version))
         more = f": {engine}" if engine else f"; supported: {', '.join(known)}"
         raise CheckpointError(f"{where}: architecture {shorten(architecture)} is not supported{more}")
-    language = _architecture(_part(folder, config, "text_config", "llm_config"))
+    if config.get("vision_config") and not any(model.vision for model in like):
+        raise CheckpointError(f"{where}: with a vision_config, {architecture} is not supported; use its text model")
+    language = _architecture(_language(folder, config))
     if language in ("", architecture):
         return like[0], like[0].text
     parts = {model.text.family: model.text for model in store.models.values() if model.architecture == language}
@@ -84,6 +112,19 @@ def _part(folder: Path, config: Mapping[str, Any], *names: str) -> Mapping[str, 
     return part
 
 
+def _language(folder: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the language model's entries, with what its class assumes."""
+    part = _part(folder, config, "text_config", "llm_config")
+    return {**CLASS_DEFAULTS.get(str(part.get("model_type")), {}), **part}
+
+
+def _require_sizes(folder: Path, text: Mapping[str, Any], base: records.TextShape) -> None:
+    for size, entries in SIZES.items():
+        needless = size == "intermediate" and base.mixture  # where every layer has experts
+        if first(text, None, *entries) is None and not needless:
+            raise CheckpointError(f"{_config_name(folder)}: {entries[-1]} is missing; download it again")
+
+
 def _config(folder: Path) -> Mapping[str, Any]:
     path = folder / "config.json"
     try:
@@ -98,7 +139,8 @@ def _config(folder: Path) -> Mapping[str, Any]:
 
 
 def _model(folder: Path, config: Mapping[str, Any], like: records.Model, base: records.TextShape) -> records.Model:
-    text = _part(folder, config, "text_config", "llm_config")
+    text = _language(folder, config)
+    _require_sizes(folder, text, base)
     quantization = config.get("quantization_config") or text.get("quantization_config")
     plain = vars(like) | {
         "id": "local-checkpoint",
@@ -116,26 +158,21 @@ def _model(folder: Path, config: Mapping[str, Any], like: records.Model, base: r
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])
+        field = ENTRIES.get(field.removeprefix("text."), field)
         raise CheckpointError(f"{_config_name(folder)}: {field}: {first['msg']}; fix that entry") from None
     _check(folder, model)
     return model
 
 
 def _text(config: Mapping[str, Any], text: Mapping[str, Any], base: records.TextShape) -> dict[str, Any]:
-    heads = first(text, base.heads, "num_attention_heads")
-    hidden = first(text, base.hidden, "hidden_size")
+    sizes = {size: first(text, getattr(base, size), *entries) for size, entries in SIZES.items()}
+    heads, hidden, layers = sizes["heads"], sizes["hidden"], sizes["layers"]
     head = hidden // heads if isinstance(hidden, int) and isinstance(heads, int) and heads else base.head_dim
-    layers = first(text, base.layers, "num_hidden_layers")
     return vars(base) | {
-        "hidden": hidden,
-        "layers": layers,
-        "heads": heads,
+        **sizes,
         "kv_heads": first(text, heads, "num_key_value_heads"),
         "head_dim": first(text, head, "head_dim"),
-        "intermediate": first(text, base.intermediate, "intermediate_size_mlp", "intermediate_size"),
-        "vocab": first(text, base.vocab, "vocab_size"),
         "tied_embeddings": bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
-        "max_positions": first(text, base.max_positions, "max_position_embeddings"),
         "dtype": str(text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype") or base.dtype),
         "attention_bias": _bias(text, base),
         "qk_norm": bool(first(text, base.qk_norm, "use_qk_norm")),

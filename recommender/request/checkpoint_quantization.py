@@ -45,14 +45,14 @@ def _compressed(where: str, entries: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of weights that llm-compressor wrote; where attention is left out, only experts are packed."""
     try:
         group = entries["config_groups"]["group_0"]
-        bits, size = group["weights"]["num_bits"], group["weights"]["group_size"] or 0
+        bits, size = group["weights"]["num_bits"], group["weights"].get("group_size") or 0
         version = str(group.get("format") or entries["format"])
         # Rules are not run: an expression of a stranger may take forever.
         only_experts = any(rule.startswith("re:") and "attn" in rule for rule in entries.get("ignore") or [])
     except (KeyError, TypeError, AttributeError):
         raise CheckpointError(
-            f"{where}: quantization_config: compressed-tensors needs a format, and num_bits and group_size of the "
-            "weights of group_0; download the file again"
+            f"{where}: quantization_config: compressed-tensors needs a format, and num_bits of the weights of "
+            "group_0; download the file again"
         ) from None
     experts = "-experts" if only_experts else ""
     return {"method": "compressed-tensors", "bits": bits, "group": size, "version": f"{version}{experts}".lower()}
