@@ -141,7 +141,7 @@ def test_what_rules_find_is_translated(visit: Visit) -> None:
     texts = {
         ("rule", found.rule.id, text): None
         for found in findings
-        for text in (found.message, found.diagnostic.why, found.fix.what if found.fix else "")
+        for text in (found.message, found.diagnostic.why, found.fix.description if found.fix else "")
         if text and not NO_TEXT.fullmatch(text)
     }
     assert untranslated(visit, "vi/check.html", [*texts]) == []
