@@ -372,9 +372,26 @@ def test_rules_that_ask_for_an_estimate_skip_a_layout_that_none_knows() -> None:
     assert asking.isdisjoint({"LMD110", "LMD111", "LMD121"})
     assert not_estimated('--tp 8 --ep "$EP"') == not_estimated("--tp 8 --cp 2") == asking
     assert not_estimated("--backend pytorch --tp 8 --ep 8", lmdeploy="0.8.0") == asking
-    assert not_estimated("--tp 8 --ep 1") == not_estimated("--tp 8") == frozenset()
+    assert not_estimated("--backend pytorch --tp 8 --dp 2") == not_estimated('--dp "$DP"') == asking
+    assert not_estimated("--tp 8 --dp 2") == asking  # on 8 GPUs, TurboMind splits the replicas otherwise
+    assert not_estimated("--dp 8", lmdeploy="0.8.0") == frozenset()  # only the PyTorch engine reads it there
+    assert not_estimated("--tp 8 --ep 1 --dp 1") == not_estimated("--tp 8") == frozenset()
     assert not_estimated("--tp 8 --ep 8", lmdeploy="0.14.0") == frozenset()  # TurboMind reads it since 0.15.0
     assert not_estimated("--backend pytorch --tp 8 --cp 2") == frozenset()  # TurboMind's alone
+
+
+def test_a_replica_of_turbomind_is_estimated_as_large_as_a_server() -> None:
+    """Each has tp GPUs, weights and cache of its own; how the load is divided among them no estimate knows."""
+    asking = not_estimated("--tp 2 --dp 4", load="64")
+    assert {"LMD207", "LMD214"} <= asking
+    assert asking.isdisjoint({"LMD122", "LMD123", "LMD208"})
+    known = {"gpu": "A100-80G:8", "lmdeploy": "0.18.0"}
+    command = "lmdeploy serve api_server Qwen/Qwen2.5-72B-Instruct"
+    small = engine.review("x.sh", f"{command} --tp 1 --dp 4\n", known).findings
+    assert [each.rule.id for each in small if each.severity == "error"] == ["LMD122"]
+    assert not [
+        each for each in engine.review("x.sh", f"{command} --tp 2 --dp 4\n", known).findings if each.severity == "error"
+    ]
 
 
 @pytest.mark.parametrize("need", ["gpu", "model", "load"])

@@ -8,15 +8,29 @@ from recommender.review.script.model import Launch
 
 SERVE = "lmdeploy serve api_server m"
 LOOP = 'x=()\nwhile getopts "ab" o; do case $o in a) x+=(--tp 2) ;; b) x+=(--dp 3) ;; esac; done\n'
-SHELL = [
-    (f'{LOOP}{SERVE} "${{x[@]}}"\n', [{"--tp": ["2"]}, {"--dp": ["3"]}]),
-    (f'case $1 in a) x="--tp 2" ;; b) x="--dp 3" ;; esac\n{SERVE} $x\n', [{"--tp": ["2"]}, {"--dp": ["3"]}]),
-    (f"if a; then x='--tp 2 --ep 4'; fi\n{SERVE} $x\n", [{"--tp": ["2"], "--ep": ["4"]}]),
+SHELL: list[tuple[str, list[dict[str, list[str | None]]]]] = [
+    (f'{LOOP}{SERVE} "${{x[@]}}"\n', [{}, {"--tp": ["2"]}, {"--dp": ["3"]}]),
+    (f'case $1 in a) x="--tp 2" ;; b) x="--dp 3" ;; esac\n{SERVE} $x\n', [{}, {"--tp": ["2"]}, {"--dp": ["3"]}]),
+    (f'case $1 in a) x="--tp 2" ;; *) x="--dp 3" ;; esac\n{SERVE} $x\n', [{"--tp": ["2"]}, {"--dp": ["3"]}]),
+    (f'x="--tp 2"\nif a; then x="$x --dp 3"; fi\n{SERVE} $x\n', [{"--tp": ["2"]}, {"--tp": ["2"], "--dp": ["3"]}]),
+    (f'x="--tp 2"\n[ $a = 1 ] && x+=" --dp 3"\n{SERVE} $x --ep 4\n',
+     [{"--tp": ["2"], "--ep": ["4"]}, {"--tp": ["2"], "--dp": ["3"], "--ep": ["4"]}]),
+    (f'x=""\nif a; then x="$x --tp 2"; fi\nif b; then x="$x --dp 3"; fi\n{SERVE} $x\n',
+     [{}, {"--tp": ["2"]}, {"--dp": ["3"]}, {"--tp": ["2"], "--dp": ["3"]}]),
+    (f'x=(--tp 2)\nif a; then x+=(--dp 3); fi\n{SERVE} "${{x[@]}}"\n',
+     [{"--tp": ["2"]}, {"--tp": ["2"], "--dp": ["3"]}]),
+    (f'x=""\nif a; then x="--tp 2"; if b; then x="$x --dp 3"; fi; fi\n{SERVE} $x\n',
+     [{}, {"--tp": ["2"]}, {"--tp": ["2"], "--dp": ["3"]}]),
+    (f'if a; then x="--tp 2"; else x="--dp 3"; fi\nif b; then y=--eager-mode; fi\n{SERVE} $x $y\n',
+     [{"--tp": ["2"]}, {"--dp": ["3"]}, {"--tp": ["2"], "--eager-mode": []}, {"--dp": ["3"], "--eager-mode": []}]),
+    (f"if a; then x='--tp 2 --ep 4'; fi\n{SERVE} $x\n", [{"--tp": ["2"], "--ep": ["4"]}, {}]),
     (f"if a; then x='--dp 2'\nx=''; fi\n{SERVE} --tp 2 $x\n", [{"--tp": ["2"]}]),
-    (f'set -- {SERVE}\nif a; then set -- "$@" --tp 2; fi\nexec "$@"\n', [{"--tp": ["2"]}]),
+    (f'set -- {SERVE}\nif a; then set -- "$@" --tp 2; fi\nexec "$@"\n', [{}, {"--tp": ["2"]}]),
+    (f"{SERVE} --ep 4 ${{A:+--tp 2}} ${{B:+--dp $B}}\n",
+     [{"--ep": ["4"], **a, **b} for a in ({}, {"--tp": ["2"]}) for b in ({}, {"--dp": [None]})]),
     (f'a="--tp 2"\nb="--dp 3"\nc="{SERVE} $a   $b"\neval "$c"\n', [{"--tp": ["2"], "--dp": ["3"]}]),
     (f'x="{SERVE} $1 $2"\nif a; then x="ls"; fi\n{SERVE} --tp 2\n', [{"--tp": ["2"]}]),
-]
+]  # fmt: skip
 PYTHON = "from lmdeploy import PytorchEngineConfig, TurbomindEngineConfig, pipeline\n"
 NEW = "c = TurbomindEngineConfig(tp=1)\n"
 RUN = "pipeline('m', backend_config=c)\n"
@@ -24,6 +38,12 @@ CONFIGURED = [
     (f"{NEW}c.tp = 2\n{RUN}", [{"tp": ["2"]}]),
     (f"{NEW}if a:\n    c.tp = 2\n{RUN}", [{"tp": ["1"]}, {"tp": ["2"]}]),
     (f"{NEW}if a:\n    c.tp = 2\nelse:\n    c.tp = 4\n{RUN}", [{"tp": ["1"]}, {"tp": ["2"]}, {"tp": ["4"]}]),
+    (f"c = d = TurbomindEngineConfig(tp=1)\nd.tp = 2\n{RUN}", [{"tp": ["2"]}]),
+    (f"{NEW}d = c\nd.tp = 2\nc.dp = 3\n{RUN}", [{"tp": ["2"], "dp": ["3"]}]),
+    (f"{NEW}d = copy.copy(c)\nd.tp = 2\n{RUN}", [{"tp": ["1"]}]),
+    (f"d, c = GenerationConfig(), TurbomindEngineConfig(tp=4)\n{RUN}", [{"tp": ["4"]}]),
+    (f"(d, e), c = [3, 4], TurbomindEngineConfig(tp=4)\n{RUN}", [{"tp": ["4"]}]),
+    (f"[d, c] = [3, TurbomindEngineConfig(tp=4)]\n{RUN}", [{"tp": ["4"]}]),
     (f"def other():\n    c = f()\n    c.tp = 8\n{NEW}{RUN}", [{"tp": ["1"]}]),
     ("k = {'tp': 1}\nif a:\n    k['tp'] = 2\npipeline('m', backend_config=TurbomindEngineConfig(**k))\n",
      [{"tp": ["1"]}, {"tp": ["2"]}]),
@@ -40,7 +60,7 @@ def possible(launch: Launch) -> list[dict[str, list[str | None]]]:
 
 
 @pytest.mark.parametrize(("text", "options"), SHELL)
-def test_each_branch_of_a_script_is_read(text: str, options: list[dict[str, list[str]]]) -> None:
+def test_each_branch_of_a_script_is_read(text: str, options: list[dict[str, list[str | None]]]) -> None:
     """An array, a text or the arguments may grow in a branch, in a loop too."""
     assert possible(only_launch(text)) == sorted(options, key=str)
 

@@ -31,6 +31,17 @@ FOLLOWED = [
     f"def go(cmd):\n    cmd += ['--tp', '3']\n    {RUN}go({LIST})\n",
     f"base = {LIST}\ncmd = list(base)\ncmd += ['--tp', '3']\n{RUN}",
     f"cmd = {LIST}\ndef main():\n    cmd.extend(['--tp', '3'])\n    {RUN}main()\n",
+    f"cmd = {LIST}\nc = cmd\nc += ['--tp', '3']\n{RUN}",
+    f"cmd = {LIST}\nc = cmd\nc.append('--tp')\nc.extend(['3'])\n{RUN}",
+    f"cmd = {LIST}\nc = cmd\ncmd += ['--tp', '3']\nsubprocess.run(c)\n",
+    f"cmd = {LIST}\nc = cmd[:]\nc += ['--tp', '3']\nsubprocess.run(c)\n",
+    f"cmd = {LIST[:-1]}, '--dp', '2']\nsubprocess.run([*cmd[:4], '--tp', '3'])\n",
+    f"cmd = {LIST[:-1]}, '--dp', '2']\nsubprocess.run(cmd[:-2] + ['--tp', '3'])\n",
+    f"c = cmd = {LIST}\nc += ['--tp']\ncmd += ['3']\n{RUN}",
+    f"cmd, seed = {LIST}, 3\nc = cmd\nd = c\nd += ['--tp', '3']\n{RUN}",
+    f"cmd = {LIST}\ndef add(x):\n    c = x\n    c.extend(['--tp', '3'])\nadd(cmd)\n{RUN}",
+    f"{IN_INIT}        c = self.cmd\n        c += ['--tp', '3']\n{GO}",
+    f"class S:\n    def __init__(self):\n        c = {LIST}\n        self.cmd = c\n        c += ['--tp', '3']\n{GO}",
     "cmd = 'lmdeploy serve api_server m'\ncmd += ' --tp 3'\nos.system(cmd)\n",
     "cmd = 'lmdeploy serve api_server m'\ncmd += f' --tp {3}'\nsubprocess.run(cmd, shell=True)\n",
     f"{IN_INIT.replace(LIST, repr('lmdeploy serve api_server m'))}        self.cmd += ' --tp 3'\n"
@@ -41,7 +52,17 @@ POSSIBLE = [
     f"cmd = {LIST}\nif a:\n    cmd = [*cmd, '--tp', '3']\n{RUN}",
     f"{IN_INIT}        if tp:\n            self.cmd += ['--tp', '3']\n{GO}",
 ]
+COPIED = [
+    f"cmd = {LIST}\nc = cmd[:]\nc += ['--tp', '3']\n{RUN}",
+    f"cmd = {LIST}\nc = list(cmd)\nc.append('--tp=3')\n{RUN}",
+    f"cmd = {LIST}\nc = cmd.copy()\nc.extend(['--tp', '3'])\n{RUN}",
+    f"cmd = {LIST}\nc = [*cmd]\nc += ['--tp', '3']\n{RUN}",
+    f"cmd = {LIST}\nc = cmd\nc = c + ['--tp', '3']\n{RUN}",
+    f"cmd = {LIST}\nc = cmd\n{RUN}c += ['--tp', '3']\n",
+    "cmd = 'lmdeploy serve api_server m'\nc = cmd\nc += ' --tp 3'\nos.system(cmd)\n",
+]
 UNFOLLOWED = [
+    f"cmd = {LIST}\nc = cmd\nif a:\n    c = []\nc += ['--tp', '3']\n{RUN}",
     f"{IN_INIT}    def more(self):\n        self.cmd += ['--tp', '3']\n{GO}",
     f"{IN_INIT}    def more(self):\n        self.cmd.insert(4, '--tp=3')\n{GO}",
     f"{IN_INIT}{GO}s = S()\ns.cmd.append('--tp=3')\ns.go()\n",
@@ -71,11 +92,24 @@ def test_what_one_branch_adds_is_judged(text: str) -> None:
     assert given_options(only_launch(HEAD + text, "python", "x.py")) == TP
 
 
+@pytest.mark.parametrize("text", COPIED)
+def test_what_a_copy_gets_is_no_part_of_the_command(text: str) -> None:
+    """A slice, a call, a sum or a text of another name is another object."""
+    launch = only_launch(HEAD + text, "python", "x.py")
+    assert (given_options(launch), launch.unsure) == ({}, False)
+
+
 @pytest.mark.parametrize("text", UNFOLLOWED)
 def test_what_is_added_somewhere_is_said(text: str) -> None:
     """Where the file does not fix whether, when or where words come in, LMD002 names the statement."""
     assert only_launch(HEAD + text, "python", "x.py").unsure
     assert "LMD002" in {finding.rule.id for finding in review("x.py", HEAD + text).findings}
+
+
+def test_a_dictionary_of_variables_has_two_names() -> None:
+    """What is set by either name is set for the process."""
+    text = f"env = dict(os.environ)\ne = env\ne['CUDA_VISIBLE_DEVICES'] = '0'\nsubprocess.run({LIST}, env=env)\n"
+    assert only_launch(HEAD + text, "python", "x.py").environment["CUDA_VISIBLE_DEVICES"].value == "0"
 
 
 def test_what_is_added_after_the_start_is_not_part_of_the_command() -> None:

@@ -114,7 +114,7 @@ OPTIONS: list[tuple[str, str | None, dict[str, list[str | None]], list[str], boo
     ("m more", "m", {}, ["more"], False),
     ('m "$@"', "m", {}, [], True),
     ("m $EXTRA_ARGS", "m", {}, [], True),
-    ("m ${X:+--tp 2}", "m", {"--tp": ["2"]}, [], True),
+    ("m ${X:+--tp 2}", "m", {"--tp": ["2"]}, [], False),
     ('m --tp 2 "${ARGS[@]}"', "m", {"--tp": ["2"]}, [], True),
     ("$MODEL --tp 2", None, {"--tp": ["2"]}, [], False),
     ("m --tp $TP --ssl", "m", {"--tp": [None], "--ssl": []}, [], False),
@@ -933,7 +933,7 @@ def test_an_array_that_a_branch_appends_to_is_read_whole() -> None:
     assert not launch.unsure
     assert text_at(text, launch.options[0].whole) == "--tp 2"
     other = only_launch('if a; then args=(--tp 2); else args=(--dp 2); fi\nlmdeploy serve api_server m "${args[@]}"\n')
-    assert (given_options(other), other.unsure) == ({"--tp": ["2"]}, True)
+    assert (given_options(other), other.unsure) == ({"--tp": ["2"]}, False)
     assert [given_options(each) for each in other.alternatives] == [{"--dp": ["2"]}]
 
 

@@ -6,12 +6,15 @@
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
+from recommender.knowledge.load import load
 from recommender.review.engine import Review, review
 from recommender.review.output.text import summary
 
 COMMAND = "lmdeploy serve api_server /models/chat --trust-remote-code"
 IMAGE = "openmmlab/lmdeploy:v0.12.3-cu12"
+NEWEST = max(load().releases, key=Version)
 
 
 def errors(found: Review) -> list[str]:
@@ -261,3 +264,39 @@ def test_a_service_runs_what_the_dockerfile_within_starts() -> None:
     text = INLINE.format(base=IMAGE, run="true", image="", command="/models/chat --trust-remote-code")
     entry = text.replace("    command", '        ENTRYPOINT ["lmdeploy", "serve", "api_server"]\n    command')
     assert errors(review("compose.yaml", entry)) == ["LMD102"]
+
+
+RUN_OF_LOOP = (
+    "for v in v0.6.4 v0.9.0; do\n"
+    "  docker run --gpus all -p 127.0.0.1:23333:23333 openmmlab/lmdeploy:$v lmdeploy serve api_server m\ndone\n"
+)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "openmmlab/lmdeploy:$1",
+        "openmmlab/lmdeploy:latest",
+        "openmmlab/lmdeploy:latest-cu12",
+        "openmmlab/lmdeploy",
+        "docker.io/openmmlab/lmdeploy:${TAG}-cu12",
+    ],
+)
+def test_an_image_of_an_unknown_release_is_not_the_one_beside_it(image: str, tmp_path: Path) -> None:
+    """LMDeploy's own image with a tag that tells no release: a Dockerfile nearby builds another one."""
+    (tmp_path / "Dockerfile").write_text("FROM openmmlab/lmdeploy:v0.10.0\n")
+    script = tmp_path / "run.sh"
+    for text in (f"docker run --gpus all {image} lmdeploy serve api_server m\n", RUN_OF_LOOP):
+        script.write_text(text)
+        found = review(str(script), text)
+        assert [(case.release_known, case.resolved.release.id) for case in found.cases] == [(False, NEWEST)]
+
+
+@pytest.mark.parametrize("image", ["$IMAGE", "ours/llm:latest", "registry/ours/lmdeploy-serve:$TAG"])
+def test_an_image_that_may_be_built_beside_it_has_its_release(image: str, tmp_path: Path) -> None:
+    """A name of one's own is what the Dockerfile builds."""
+    (tmp_path / "Dockerfile").write_text("FROM openmmlab/lmdeploy:v0.10.0\n")
+    script = tmp_path / "run.sh"
+    text = f"docker run --gpus all {image} lmdeploy serve api_server m\n"
+    script.write_text(text)
+    assert [case.resolved.release.id for case in review(str(script), text).cases] == ["0.10.0"]

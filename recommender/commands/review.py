@@ -187,7 +187,7 @@ def _review_files(
                 reviewed = _repair(subject.source, look, options, complain)
             else:
                 with cpu_budget(JUDGING_S):
-                    reviewed = look(subject.source)
+                    reviewed = _offering(subject.source, look)
         except UserError as error:  # the others are still judged
             complain(f"{subject.source.path}: {error}")
             continue
@@ -256,6 +256,16 @@ def _without_launch(reviews: Iterable[Review], folders: Iterable[str]) -> list[s
         name = folder or review.path
         counts[name] = counts.get(name, 0) + len(review.script.launches)
     return [name for name, count in counts.items() if not count]
+
+
+def _offering(source: Source, look: Callable[[Source], Review]) -> Review:
+    """Return the review of a file, with the repairs that --fix would make."""
+    review = look(source)
+    if not any(finding.fix for finding in review.findings):
+        return review
+    from recommender.review import fix
+
+    return fix.with_kept_repairs(source, review, look)
 
 
 def _repair(

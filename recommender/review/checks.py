@@ -25,9 +25,11 @@ from recommender.review.engine_support import (
     engine,
     falls_back,
     is_served,
+    runs_for_certain,
     serves,
     wanted,
 )
+from recommender.review.known_values import has_replicas
 from recommender.review.launch_settings import LaunchSetting, flag_id
 from recommender.review.rule import Case
 
@@ -35,7 +37,18 @@ if TYPE_CHECKING:
     from recommender.knowledge import records
     from recommender.review.script.model import GivenOption, Launch, Span
 
-__all__ = ["PYTORCH", "TURBOMIND", "architecture", "engine", "falls_back", "is_file", "is_served", "serves", "wanted"]
+__all__ = [
+    "PYTORCH",
+    "TURBOMIND",
+    "architecture",
+    "engine",
+    "falls_back",
+    "is_file",
+    "is_served",
+    "runs_for_certain",
+    "serves",
+    "wanted",
+]
 
 HOLDS_INPUT = ("session-holds-input", "session-holds-input-before-0-16")
 """The constraints of a session that holds a request's prompt."""
@@ -153,7 +166,7 @@ def _with_estimates(case: Case, values: Mapping[str, Value]) -> Mapping[str, Val
     return {**values} | {
         name: value
         for name, value in estimated.items()
-        if name.startswith("estimate.") and (case.load_known or name not in LOADED)
+        if name.startswith("estimate.") and ((case.load_known and not has_replicas(case)) or name not in LOADED)
     }
 
 

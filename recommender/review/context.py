@@ -22,7 +22,6 @@ from recommender.request.request import MAX_COUNT, Request
 from recommender.request.resolved_request import ResolvedRequest, resolve_request
 from recommender.review.releases import Pinned, covered, is_older, release_of
 from recommender.review.script import batch_job
-from recommender.review.script.mentions import HEAD, MADE_BY
 from recommender.review.script.model import Launch, Script, Word
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ def header_problem(script: Script) -> str:
 
 @lru_cache(maxsize=8)
 def _header(script: Script) -> tuple[Request | None, str]:
-    if MADE_BY not in script.text[:HEAD]:
+    if not script.generated:
         return None, ""
     try:
         written = read_head(script.text)

@@ -16,16 +16,18 @@ from recommender.common.errors import UnknownRule, UserError
 from recommender.common.text import did_you_mean, shorten
 from recommender.review import engine_support, ignores, shared_repairs
 from recommender.review.case import MOST_KINDS, cases
-from recommender.review.known_values import spread
+from recommender.review.known_values import has_replicas, spread
 from recommender.review.rule import Case, Check, Diagnostic, Finding, Rule, retirement
 from recommender.review.same_as_recommended import ESTIMATED, weighs_recommended
-from recommender.review.script import sweeps
-from recommender.review.script.model import ReadProblem, Script
+from recommender.review.script import some_branches, sweeps
+from recommender.review.script.model import ReadProblem, Script, Span
 
 UNUSED, UNREAD, BAD_IGNORE = "LMD001", "LMD002", "LMD003"
 SEVERITIES = ("error", "warning", "info")
 ESTIMATE = "estimate"
 """What a launch lacks that spreads its model over GPUs as no estimate knows."""
+Key = tuple[str, Span, str]
+"""A rule, a place and a message."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -164,7 +166,10 @@ def examine(
         script = replace(script, problems=(*script.problems, ReadProblem(much, beyond)))
     run = _Run(script, known_cases, tuple(cases(script, options, project, script.tools)))
     findings = [finding for rule_ in chosen for finding in run.findings(rule_)]
-    findings += _of_sweeps(script, options, project, chosen)
+    found, owners = _of_sweeps(script, options, project, chosen)
+    for key, launches in run.owners.items():
+        owners.setdefault(key, set()).update(launches)
+    findings = _qualified(script, [*findings, *found], owners)
     own_ignores = ignores.ignores(script, {rule_.id for rule_ in rules()} | by_id.keys())
     kept, used = ignores.apply(_distinct(findings), own_ignores)
     ran = (
@@ -183,10 +188,10 @@ def examine(
 
 def _of_sweeps(
     script: Script, options: Mapping[str, Any], project: Mapping[str, Any], chosen: Iterable[Rule]
-) -> Iterator[Finding]:
-    """Yield what is wrong with each model of a loop, and in other branches, and errors of single values.
+) -> tuple[list[Finding], dict[Key, set[int]]]:
+    """Return what is wrong with each model of a loop, and in other branches, and errors of single values.
 
-    A benchmark tries extremes.
+    A benchmark tries extremes. Also return the launches of the branches about which each finding is.
     """
     variants = sweeps.launches(script)
     models = [*sweeps.of_models(script), *sweeps.of_branches(script)]
@@ -195,13 +200,28 @@ def _of_sweeps(
     values = {place for word in words for place in (word.place, word.written)}
     run = _Run(script, tuple(cases(script, options, project, tuple(variants))), ())
     each = _Run(script, tuple(cases(script, options, project, tuple(models))), ())
+    kept: list[Finding] = []
     for rule_ in chosen if variants or models else ():
         single = rule_._replace(whole=None)
-        errors = (
-            finding for finding in run.findings(single) if finding.severity == "error" and finding.place in values
-        )
-        for finding in (*errors, *each.findings(single)):
-            yield Finding(rule_, script.path, finding.diagnostic._replace(fix=None))
+        found = (finding for finding in run.findings(single) if finding.severity == "error" and finding.place in values)
+        for finding in (*found, *each.findings(single)):
+            kept.append(Finding(rule_, script.path, finding.diagnostic._replace(fix=None)))
+    return kept, each.owners
+
+
+def _qualified(script: Script, findings: Iterable[Finding], owners: Mapping[Key, Collection[int]]) -> list[Finding]:
+    """Return the findings; those about some commands of a launch say which, and have no repair that others read."""
+    groups, kept = some_branches.groups(script), []
+    for finding in findings:
+        diagnostic = finding.diagnostic
+        key = finding.rule.id, finding.place, finding.message
+        about = some_branches.some(groups, owners.get(key, ()), finding.place)
+        if about is not None:
+            fix = diagnostic.fix if diagnostic.fix and about.holds(place for place, _ in diagnostic.fix.edits) else None
+            message = f"{diagnostic.message} This holds only {about.said}." if about.said else diagnostic.message
+            diagnostic = diagnostic._replace(message=message, fix=fix)
+        kept.append(finding._replace(diagnostic=diagnostic))
+    return kept
 
 
 def _order(finding: Finding) -> tuple[int, int, str, str]:
@@ -228,6 +248,8 @@ class _Run:
         self.tools = tools
         self.silent: dict[str, set[str]] = {"gpu": set(), "model": set(), "load": set(), ESTIMATE: set()}
         self.defects: list[Defect] = []
+        self.owners: dict[Key, set[int]] = {}
+        """The launches about which each finding is."""
 
     def findings(self, rule: Rule) -> Iterator[Finding]:
         """Yield a rule's findings; a crash ends them."""
@@ -251,7 +273,8 @@ class _Run:
         """Yield what a rule finds about each launch."""
         for case in (*self.cases, *(self.tools if rule.tools else ())):
             lacking = [need for need in rule.needs if not _is_met(need, rule, case)]
-            if not lacking and ESTIMATED.issubset(rule.needs) and spread(case) is not None:
+            loaded = "load" in rule.needs and has_replicas(case)
+            if not lacking and ESTIMATED.issubset(rule.needs) and (loaded or spread(case) is not None):
                 lacking = [ESTIMATE]
             for need in lacking:
                 self.silent[need].add(rule.id)
@@ -259,6 +282,8 @@ class _Run:
                 continue
             for diagnostic in check(case):
                 if not weighs_recommended(rule, case):
+                    key = rule.id, diagnostic.place, diagnostic.message
+                    self.owners.setdefault(key, set()).add(id(case.launch))
                     yield case, _repairable(rule, case, diagnostic)
 
 

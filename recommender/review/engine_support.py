@@ -82,6 +82,11 @@ def falls_back(case: Case) -> bool:
     )
 
 
+def runs_for_certain(case: Case) -> bool:
+    """Return whether the engine is known that runs: the one asked for, or PyTorch in place of TurboMind."""
+    return wanted(case) == engine(case) or falls_back(case)
+
+
 def serves(case: Case, name: str) -> bool | None:
     """Return whether an engine supports the model in this release; None if the architecture is unknown."""
     resolved = case.resolved

@@ -16,6 +16,8 @@ from recommender.review.script.source import Source
 ROUNDS = 8
 FEWEST_LOOKS, MOST_LOOKS, MOST_REVIEWED, MANY_FINDINGS = 4, 100, 300, 8
 """How many reviews may separate conflicting repairs: fewer for more launches and findings."""
+LONGEST, MOST_LAUNCHES = 20_000, 12
+"""Characters and launches of a file whose repairs are tried before they are offered."""
 Look = Callable[[Source], Review]
 Stretch = tuple[int, int, str]
 
@@ -30,9 +32,21 @@ class Repaired:
     withdrawn: tuple[Finding, ...]
 
 
-def repair(source: Source, look: Look, unsafe: bool = False) -> Repaired:
-    """Repair until nothing is left; change nothing if that never ends. Idempotent. ``unsafe``: unsafe repairs too."""
-    start = look(source)
+def with_kept_repairs(source: Source, review: Review, look: Look) -> Review:
+    """Return a review that offers only the repairs that ``repair`` would keep; of a long file, all."""
+    if len(source.whole) > LONGEST or len(review.script.launches) > MOST_LAUNCHES:
+        return review
+    for unsafe in sorted({finding.fix.unsafe for finding in review.findings if finding.fix}):
+        review = without(review, repair(source, look, unsafe, review).withdrawn)
+    return review
+
+
+def repair(source: Source, look: Look, unsafe: bool = False, start: Review | None = None) -> Repaired:
+    """Repair until nothing is left; change nothing if that never ends. Idempotent. ``unsafe``: unsafe repairs too.
+
+    ``start``: the file's review, where it is known.
+    """
+    start = start or look(source)
     source_now, review, applied = source, start, list[Finding]()
     size = 1 + len(start.script.launches) + len(start.findings) // MANY_FINDINGS
     looks = iter(range(max(FEWEST_LOOKS, min(MOST_LOOKS, MOST_REVIEWED // size))))

@@ -17,7 +17,7 @@ from recommender.common.errors import RequestError
 from recommender.common.pattern import pattern
 from recommender.common.text import shorten
 from recommender.knowledge.conditions import Value
-from recommender.review.engine_support import PYTORCH, architecture, engine, wanted
+from recommender.review.engine_support import PYTORCH, TURBOMIND, architecture, engine, wanted
 from recommender.review.launch_settings import ASSIGNED, accepted_value
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ OF_CLIENT = frozenset({"max_tokens", "temperature", "max_tiles", "structured_out
 """Set per request: known only if the script sets them."""
 
 
-SPREAD = ("ep", "cp")
+SPREAD = ("dp", "ep", "cp")
 """Options that spread a model over GPUs in a way that the estimates do not know: they divide by tp."""
 SIZES = pattern(r"(?:.*\.)?(?:attn|mlp|moe)_(?:tp|dp|cp|ep)_size|(?:.*\.)?(?:outer_dp_size|device_num)")
 """The same in Python."""
@@ -44,10 +44,26 @@ def spread(case: Case) -> GivenOption | None:
     for name in SPREAD:
         setting, era = case.settings.get(name), case.resolved.options.get(name)
         reads = era is not None and (engine(case) or wanted(case)) in era.read_by
-        if setting is not None and reads and (setting.text or "").strip() not in ("1", "None"):
+        covered = (setting.text or "").strip() in ("1", "None") if setting else True
+        if setting is not None and reads and not covered and not (name == "dp" and has_replicas(case)):
             return setting.option
     sizes = (each for each in case.launch.options if case.launch.starts == "pipeline" and SIZES.fullmatch(each.name))
     return next(sizes, None)
+
+
+def has_replicas(case: Case) -> bool:
+    """Return whether TurboMind runs several replicas in one server, each on tp GPUs as a server of its own.
+
+    With fewer GPUs, and with experts or a sequence over several, it divides them otherwise (0.18.0
+    turbomind/parallel_config.py:45-79).
+    """
+    era, number, size = case.resolved.options.get("dp"), case.number("dp") or 1, case.number("tp")
+    if number < 2 or era is None or TURBOMIND not in era.read_by or engine(case) != TURBOMIND:
+        return False
+    if size is None and "tp" in case.settings:
+        return False
+    gpus = number * (size or 1)
+    return gpus <= (case.visible_gpus or gpus)
 
 
 def known_values(case: Case) -> dict[str, Value]:

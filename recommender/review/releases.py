@@ -13,9 +13,9 @@ from recommender.common.pattern import pattern
 from recommender.knowledge.store import Store
 from recommender.review.release_ranges import contains, newest, older, ranges
 from recommender.review.script import batch_job, sibling_files
-from recommender.review.script.images import VERSION, release_in
+from recommender.review.script.images import VERSION, is_published, release_in
 from recommender.review.script.mentions import INSTALLED_AS
-from recommender.review.script.model import Call, Launch, Script, Span
+from recommender.review.script.model import Call, Launch, Script, Span, Word
 
 NAMED_IMAGE = pattern(rf"[\"'](?:[\w.:-]+/)+lmdeploy:v?{VERSION}(?![\d.])")
 PULLED_IMAGE = pattern(rf"(?:[\"'\s]|//)(?:[\w.:#-]+/)+lmdeploy:v?{VERSION}(?![\d.])")
@@ -89,7 +89,9 @@ def is_older(pinned: Pinned, first: str) -> bool:
 
 def release_of(script: Script, launch: Launch | None) -> Pinned | None:
     """Return the release that the script, or else a file beside it, names; None if none or several."""
-    for source in (_image(script, launch), _of_matrix(launch), _installed(script), _beside(script.path)):
+    image = _image_of(launch)
+    near = () if image is not None and is_published(image) else _beside(script.path)
+    for source in (_image(script, launch), _of_matrix(launch), _installed(script), near):
         pinned = {found.release: found for found in source}
         if pinned:
             only = next(iter(pinned.values()))
@@ -97,9 +99,14 @@ def release_of(script: Script, launch: Launch | None) -> Pinned | None:
     return None
 
 
+def _image_of(launch: Launch | None) -> Word | None:
+    """Return the image in which a launch runs: its container's, or that of Slurm and the like."""
+    return (launch.container.image if launch.container else launch.image) if launch else None
+
+
 def _image(script: Script, launch: Launch | None) -> Iterator[Pinned]:
     """Yield the release of the image in which a launch runs: a container's, a step's, or that of the batch job."""
-    image = (launch.container.image if launch.container else launch.image) if launch else None
+    image = _image_of(launch)
     if image is not None:
         release = release_in(image.value or "")
         yield from [Pinned(release, image.written or image.place)] if release else ()

@@ -1,10 +1,11 @@
-"""What a compose service or a pod's container runs, and the small values that both kinds of file have."""
+"""What a container of compose, of a pod or of an ECS task runs, and the small values that these files have."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from recommender.common.pattern import pattern
 from recommender.common.units import SECONDS
+from recommender.review.readers.manifest_words import one_word
 from recommender.review.readers.yaml_nodes import Node
 from recommender.review.script.model import Container, ReadProblem, Span, Word
 from recommender.review.script.source_map import Field, Mapped, SourceText
@@ -13,6 +14,7 @@ DURATION = pattern(r"(\d+(?:\.\d+)?)\s*(ms|us|ns|h|m|s)?")
 SHARED_MEMORY = "/dev/shm"
 LOCAL_PORT = pattern(r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])[: ](\d{1,5})\b")
 MOST_CONTAINERS = 300
+Words = tuple[Word, ...]
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,45 @@ def reserved(requests: Node | None) -> tuple[int | None, tuple[str, ...]]:
         if count is not None:
             return count, ()
     return None, ()
+
+
+def of_task(node: Node, name: str) -> Node | None:
+    """Return a value of ECS by its name in a task, or in CloudFormation."""
+    return node.get(name) or node.get(name[0].upper() + name[1:])
+
+
+def gpus_of_task(node: Node) -> int | None:
+    """Return how many GPUs a task of ECS is given."""
+    asked = of_task(node, "resourceRequirements")
+    for request in asked.items if asked else ():
+        kind = of_task(request, "type")
+        if kind is not None and kind.text == "GPU":
+            return whole(of_task(request, "value"))
+    return None
+
+
+def ports_of_task(page: SourceText, node: Node, literal: Callable[[Word], Word]) -> tuple[Words, Words]:
+    """Return the ports that a task of ECS publishes, or those that it names if none has a port of the host.
+
+    ``literal``: what a value is with the file's variables.
+    """
+    listed = of_task(node, "portMappings")
+    inner, known = list[Word](), list[Word]()
+    for item in listed.items if listed else ():
+        protocol = of_task(item, "protocol")
+        if protocol is not None and protocol.text == "udp":
+            continue
+        named, outer = (one_word(page, of_task(item, name)) for name in ("containerPort", "hostPort"))
+        port = literal(named) if named is not None else Word("", None, page.place(item.start, item.end))
+        inner.append(port)
+        if outer is not None and outer.value != "0":  # 0: any free port
+            outside = literal(outer).value
+            whole_text = f"{outside}:{port.value}" if outside and port.value else None
+            known.append(port._replace(value=whole_text, written=None))
+    if not known:
+        return (), tuple(inner)
+    places = {word.place: word for word in known}
+    return tuple(places.get(word.place, word) for word in inner), ()
 
 
 def port_of(page: SourceText, node: Node, text: str) -> Word | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from recommender.common.pattern import pattern
-from recommender.review.readers.container_command import reserved, whole
+from recommender.review.readers.container_command import gpus_of_task, of_task, ports_of_task, reserved, whole
 from recommender.review.readers.manifest_words import (
     MACRO,
     default_of,
@@ -202,7 +202,7 @@ class _StepReader:
         for name in ENVIRONMENTS:
             own = variables(self.page, node.get(name))
             environment |= {key: _literal(self.page, word, around.environment) for key, word in own.items()}
-        image = node.get("image", "name") or node.get("container", "image") or _of_task(node, "image")
+        image = node.get("image", "name") or node.get("container", "image") or of_task(node, "image")
         image = node.get("image", "repository") or image
         port = one_word(self.page, node.get("network", "port", "to"))
         around = replace(around, ports=(port,)) if port is not None else around
@@ -210,13 +210,14 @@ class _StepReader:
         if word is None:
             return replace(around, environment=environment)
         asked = tuple(probes(self.page, node))
+        published, named = ports_of_task(self.page, node, lambda word: _literal(self.page, word, environment))
         around_it = Container(
             word.place,
             image=_literal(self.page, word, environment),
             gpus=_gpus(node),
             shm_known=False,
-            targets=around.ports,
-            published=tuple(_published(self.page, node, environment)),
+            targets=(*around.ports, *named),
+            published=(*_published(self.page, node, environment), *published),
             probes=asked,
         )
         return replace(around, environment=environment, container=around_it)
@@ -321,18 +322,10 @@ def _is_command(program: Node, arguments: Node) -> bool:
 
 def _gpus(node: Node) -> int | None:
     """Return how many GPUs a task of ECS, or a container of Ansible, is given."""
-    asked = _of_task(node, "resourceRequirements")
-    for request in asked.items if asked else ():
-        kind = _of_task(request, "type")
-        if kind is not None and kind.text == "GPU":
-            return whole(_of_task(request, "value"))
+    if (asked := gpus_of_task(node)) is not None:
+        return asked
     requests = node.get("device_requests") or node.get("deploy", "resources", "reservations", "devices")
     return reserved(requests)[0] or whole(node.get("resources", "limits", GPU))
-
-
-def _of_task(node: Node, name: str) -> Node | None:
-    """Return a value of ECS by its name in a task, or in CloudFormation."""
-    return node.get(name) or node.get(name[0].upper() + name[1:])
 
 
 def _literal(page: SourceText, word: Word, values: Mapping[str, Word] = NOTHING) -> Word:

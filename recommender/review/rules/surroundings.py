@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
 from recommender.knowledge.load import load
+from recommender.review.engine_support import TURBOMIND, engine
 from recommender.review.same_as_recommended import recommended
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ MOST_SERVERS = 40
 APART = pattern(r"\b(?:else|elif|esac|wait|kill|pkill|killall|exit|return|exec)\b|;;|^[^\S\n]*\}|\(\)", re.MULTILINE)
 REMOVED = pattern(rf"{APART.pattern}|\b(?:stop|rm|down|else)\b", re.MULTILINE)
 """The same between two containers."""
+LEAVES = pattern(r"\b(?:break|continue)\b")
 TRAP = pattern(r"\btrap[ \t]+(?:'[^'\n]*'|\"[^\"\n]*\"|\w+)")
 ANOTHER_HOST = pattern(r"\b(?:ssh|pdsh|clush|srun|sbatch|mpirun|mpiexec|kubectl|oc|gcloud|ansible|ray|salloc)\b")
 PAUSES = pattern(r"\b(?:sleep|until|while|wait|curl|wget|nc|read|timeout)\b|/dev/tcp/")
@@ -70,8 +72,9 @@ def split_url(url: str) -> tuple[str, int | None]:
 
 def address(case: Case) -> str | None:
     """Return the address an api_server listens on, by default too; None if unknown."""
-    data_parallel = case.settings.get("dp")
-    if data_parallel is not None and data_parallel.text != "1":  # the launcher then takes the host's own address
+    replicas, era = case.settings.get("dp"), case.resolved.options.get("dp")
+    one = engine(case) == TURBOMIND and era is not None and TURBOMIND in era.read_by
+    if replicas is not None and replicas.text != "1" and not one:  # a server for each, at the host's own address
         return None
     name = case.effective("server-name")
     # An environment file of a unit may leave the address empty for the administrator to fill in.
@@ -202,18 +205,41 @@ def proxy_port() -> str:
     return load().constraints["port-not-the-proxys"].require[0].split()[-1]
 
 
-def concurrent_pairs(script: Script, *starts: str, containers: bool = False) -> Iterator[tuple[Launch, Launch]]:
+def concurrent_pairs(
+    script: Script, *starts: str, containers: bool = False, turns: bool = False
+) -> Iterator[tuple[Launch, Launch]]:
     """Yield pairs of launches that certainly run on one host at the same time, the earlier first.
 
-    ``containers``: the launches in containers instead of those outside.
+    ``containers``: the launches in containers instead of those outside. ``turns``: those of each turn of a loop.
     """
+    sign = REMOVED if containers else APART
     here = [launch for launch in script.launches if launch.starts in starts and _on_this_host(script, launch)]
     here = [launch for launch in here if (launch.container is not None) == containers and not launch.instead]
-    for index, later in enumerate(here[:MOST_SERVERS]):
-        for earlier in here[:index]:
+    every = [(launch, one) for launch in here for one in (in_turn(script, launch, sign) if turns else (launch,))]
+    for index, (later, one) in enumerate(every[:MOST_SERVERS]):
+        for earlier, other in every[:index]:
             stretch = _stretch(earlier, later) if earlier.background else None
-            if stretch and not is_apart(script, *stretch, REMOVED if containers else APART):
-                yield earlier, later
+            if (earlier is later and earlier.background) or (stretch and not is_apart(script, *stretch, sign)):
+                yield other, one
+
+
+def in_turn(script: Script, launch: Launch, sign: re.Pattern[str] = APART) -> tuple[Launch, ...]:
+    """Return what each turn of the loop around a launch starts beside the others; the launch itself if none does."""
+    place = launch.called or launch.place
+    around = [loop.place for loop in script.loops if loop.place.start <= place.start < loop.place.end]
+    if not (launch.turns and launch.background and around and _on_this_host(script, launch)):
+        return (launch,)
+    loop = max(around)
+    rest = code(script, loop.start, place.start), code(script, place.end, loop.end)
+    apart = is_apart(script, loop.start, place.start, sign) or is_apart(script, place.end, loop.end, sign)
+    left = any(LEAVES.search(text) or ANOTHER_HOST.search(text) for text in rest)
+    return (launch,) if apart or left else launch.turns
+
+
+def turns_on_one_gpu(script: Script, launch: Launch) -> int:
+    """Return how many servers the loop around a launch starts beside each other on one GPU; 1 outside such a loop."""
+    first, *others = in_turn(script, launch)
+    return 1 + sum(share_gpu(script, first, each) for each in others)
 
 
 def service_pairs(script: Script) -> Iterator[tuple[Launch, Launch]]:
@@ -243,6 +269,16 @@ def between(script: Script, earlier: Launch, later: Launch) -> str | None:
     """Return the text between two launches, or between the calls of their functions; None if it does not order them."""
     stretch = _stretch(earlier, later)
     return code(script, *stretch) if stretch else None
+
+
+def between_starts(script: Script, earlier: Launch, later: Launch) -> str:
+    """Return the text between the starts of two servers; of two turns of a loop, the rest of its body."""
+    if earlier.place != later.place or earlier.called != later.called:
+        return between(script, earlier, later) or ""
+    place = later.called or later.place
+    loop = max(loop.place for loop in script.loops if loop.place.start <= place.start < loop.place.end)
+    head = re.compile(r"\bdo\b|\{").search(script.text, loop.start, place.start)
+    return code(script, head.end() if head else loop.start, place.start) + code(script, place.end, loop.end)
 
 
 def _stretch(earlier: Launch, later: Launch) -> tuple[int, int] | None:

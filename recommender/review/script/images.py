@@ -17,7 +17,9 @@ RELEASED = pattern(
 NAMED = pattern(r"--(?:container-)?image(?:=|$)")
 """Names the image: of Slurm, kubectl and Shifter."""
 UNKNOWN = "?"
-"""Stands for the beginning of an image's name that only a run knows."""
+"""Stands for the part of an image's name that only a run knows."""
+PUBLISHED = pattern(r"(?:^|[/\"'])openmmlab/lmdeploy(?=$|[:@\"'])")
+"""LMDeploy's own image, of whatever tag: no file here builds it."""
 
 
 def release_in(image: str) -> str:
@@ -27,13 +29,18 @@ def release_in(image: str) -> str:
 
 
 def image_word(page: SourceText, field: Field) -> Word:
-    """Return the word of an image; behind a registry or a folder that only a run knows, its name counts."""
+    """Return the word of an image; of a name of which only a run knows a part, what stands around that counts."""
     word = page.word(field)
     if word.value is not None or field.many or not field.pieces:
         return word
     unknown = max(at for at, piece in enumerate(field.pieces) if piece.text is None)
     name = join_pieces(field.pieces[unknown + 1 :])
-    return word._replace(value=f"{UNKNOWN}{name}") if name else word
+    return word._replace(value=f"{field.known}{UNKNOWN}{name}") if name or field.known else word
+
+
+def is_published(image: Word) -> bool:
+    """Return whether an image is LMDeploy's own."""
+    return PUBLISHED.search(image.value or image.raw) is not None
 
 
 def image_before(page: SourceText, fields: Sequence[Field]) -> Word | None:

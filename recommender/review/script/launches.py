@@ -30,6 +30,8 @@ NO_MODULE = pattern(r"lmdeploy(?:\.\w+){0,4}\.api_server")
 SENTENCE = pattern(r"(?:serve|api_server|proxy)[:：，。（].*")
 """How a note on a command goes on behind its words; a Chinese one has no blank there."""
 LONGEST_NAME = 60
+MOST_COMMANDS = 8
+"""How many commands a launch may be before only one branch at a time is left out."""
 GROUPS = frozenset({"serve", "lite", "import"})
 HELP = frozenset({"-h", "--help", "-v", "--version"})
 
@@ -69,17 +71,40 @@ def launch(page: SourceText, fields: Sequence[Field], around: Surroundings, star
 
     ``starts``: the words begin with a server program, not with ``lmdeploy``.
     """
-    others = islice(_of_branches(fields), MOST_BRANCHES)
-    return _launch(page, fields, around, starts)._replace(
-        alternatives=tuple(_launch(page, words, around, starts) for words in others)
-    )
+    first, *others = _possible(fields)
+    made = _launch(page, first, around, starts)
+    alike = {_words(made)}
+    alternatives = []
+    for words in others:
+        other = _launch(page, words, around, starts)._replace(place=made.place)
+        alternatives += [] if _words(other) in alike else [other]
+        alike.add(_words(other))
+    return made._replace(alternatives=tuple(alternatives))
+
+
+def _words(launch: Launch) -> tuple[object, ...]:
+    return launch.starts, launch.model, launch.options, launch.extra, launch.command
+
+
+def _possible(fields: Sequence[Field]) -> list[list[Field]]:
+    """Return the words, and those that other branches of the script make: each command, or what each branch changes."""
+    found = list(islice(_of_branches(fields), MOST_COMMANDS + 1))
+    if len(found) <= MOST_COMMANDS:
+        return found
+    marks = [(at, field.own, other) for at, field in enumerate(fields) for other in field.others]
+    ways = ([*fields[: at - own], *other, *fields[at + 1 :]] for at, own, other in marks[:MOST_BRANCHES])
+    return [found[0], *(next(_of_branches(words)) for words in ways)]
 
 
 def _of_branches(fields: Sequence[Field]) -> Iterator[list[Field]]:
-    """Yield the words with what other branches of the script add to an array."""
-    for at, field in enumerate(fields):
-        for other in field.others:
-            yield [*fields[: at - field.own], *other, *fields[at + 1 :]]
+    """Yield the words for each choice among what branches add; the first has what comes first at each."""
+    at = next((at for at in range(len(fields) - 1, -1, -1) if fields[at].others), None)
+    if at is None:
+        yield list(fields)
+        return
+    mark = fields[at]
+    for words in (fields[at - mark.own : at], *mark.others):
+        yield from _of_branches([*fields[: at - mark.own], *words, *fields[at + 1 :]])
 
 
 def _launch(page: SourceText, fields: Sequence[Field], around: Surroundings, starts: Starts | None) -> Launch:
@@ -194,8 +219,8 @@ class _Arguments:
         return self
 
     def _many(self, field: Field) -> None:
-        """Note a word that may be any number of words."""
-        self.unsure = True
+        """Note a word that may be any number of words; those of branches are commands of their own."""
+        self.unsure = self.unsure or not field.others
         if not field.optional:
             self.unread.append(field)
 

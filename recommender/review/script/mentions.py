@@ -34,8 +34,6 @@ JUDGED_OF_ANSWERS = frozenset({"max_new_tokens", "response_format"})
 """What rules judge of a GenerationConfig."""
 UNFOLLOWED = "a server is mentioned here, but the review cannot follow how it is started"
 UNREAD_KIND = "this kind of file is not read, so the server that is mentioned here was not reviewed"
-MADE_BY, HEAD = "lmdeploy-recommender", 500
-"""The mark of a generated file, and the number of characters in which it occurs."""
 LITERALS = ("{", "[", "dict(")
 """How dictionaries and lists of Python begin: known, though no single word.
 
@@ -81,7 +79,7 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     """Yield what was not followed. ``named``: the user named the file, so that it should start something."""
     unfollowed = list(_unfollowed(script))
     yield from unfollowed
-    if MADE_BY in script.text[:HEAD]:  # a generated file documents its variables
+    if script.generated:
         return
     optional = frozenset(name for match in GUARDED.finditer(script.text) for name in match.groups() if name)
     values = [(each.name, each.word.raw) for each in script.assignments]

@@ -194,6 +194,8 @@ class ReadProblem(NamedTuple):
     listed: bool = False
 
 
+MADE_BY, HEAD = "lmdeploy-recommender", 500
+"""The mark of a generated file, and the number of characters in which it occurs."""
 HOSTS = "\0"
 """Stands for what only the host knows, in the text of a unit: no unit contains this character."""
 
@@ -246,3 +248,8 @@ class Script:
 
         line = bisect_right(self.lines, start)
         return Span(start, end, line, start - self.lines[line - 1] + 1)
+
+    @property
+    def generated(self) -> bool:
+        """Return whether ``recommend`` wrote the file; such a file documents its variables."""
+        return MADE_BY in self.text[:HEAD]

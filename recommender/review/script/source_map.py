@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -82,6 +82,7 @@ class Piece(NamedTuple):
     """A part of a word: its text and place; the text is None if it depends on a run.
 
     ``splits``: an unquoted expansion, whose blanks end words. ``optional``: what a branch appended ends here.
+    ``opens``, ``closes``: all that a branch may append is between these two.
     """
 
     text: str | None
@@ -89,6 +90,8 @@ class Piece(NamedTuple):
     end: int = -1
     splits: bool = False
     optional: bool = False
+    opens: bool = False
+    closes: bool = False
 
     def cut(self, first: int, last: int) -> Piece:
         """Return a range of a known piece."""
@@ -104,7 +107,7 @@ class Field:
 
     ``many``: it may be any number of words; ``optional``: the words of a branch before it may be absent.
     ``loose``: unknown and unquoted, probably one word.
-    ``others``: what other branches add instead of the ``own`` words before it.
+    ``others``: all that other branches add instead of the ``own`` words before it.
     ``inner``: the text within its quotes, for words that contain a script.
     """
 
@@ -235,7 +238,7 @@ def split_pieces(pieces: list[Piece]) -> Iterator[list[Piece]]:
     """Yield each word's pieces: unquoted expansions split at blanks."""
     word: list[Piece] = []
     for piece in pieces:
-        if not piece.splits or piece.text is None:
+        if not piece.splits or piece.text is None or piece.opens:
             word.append(piece)
             continue
         at = 0
@@ -249,3 +252,27 @@ def split_pieces(pieces: list[Piece]) -> Iterator[list[Piece]]:
             word.append(piece.cut(at, len(piece.text)) if at else piece)
     if word:
         yield word
+
+
+def with_branches(fields: list[Field]) -> list[Field]:
+    """Return the words with what opens a branch's words counted into the mark behind them."""
+    found: list[Field] = []
+    opened: list[int] = []
+    for field in fields:
+        if any(piece.opens for piece in field.pieces):
+            opened.append(len(found))
+            rest = tuple(piece for piece in field.pieces if not piece.opens)
+            found += [replace(field, pieces=rest)] if rest else []
+        elif opened and any(piece.closes for piece in field.pieces):
+            found.append(replace(field, others=((),), own=len(found) - opened.pop()))
+        else:
+            found.append(field)
+    return found
+
+
+def distinct(given: Iterable[tuple[Field, ...]]) -> list[tuple[Field, ...]]:
+    """Return lists of words, each once."""
+    found: list[tuple[Field, ...]] = []
+    for words in given:
+        found += [] if words in found else [words]
+    return found

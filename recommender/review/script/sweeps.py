@@ -42,7 +42,9 @@ def of_models(script: Script) -> list[Launch]:
 
 
 def of_branches(script: Script) -> list[Launch]:
-    """Return the launches that other branches make."""
+    """Return the launches that other branches make; none of a generated file, which documents its variables."""
+    if script.generated:
+        return []
     return [other for launch in script.launches[:MOST_LAUNCHES] for other in launch.alternatives][:MOST_ALTERNATIVES]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from recommender.review.script.model import Span, Word
-from recommender.review.script.source_map import Field, Piece, join_pieces
+from recommender.review.script.source_map import Field, Piece, distinct, join_pieces
 
 MOST_BRANCHES = 12
 MOST_BEFORE = 8
@@ -135,18 +135,31 @@ def _merge_texts(branches: list[Variable]) -> Variable | None:
     for variable in branches:
         if variable.pieces is None or not variable.pieces or pieces[: len(variable.pieces)] != variable.pieces:
             return None
-    mark = (Piece(" "), Piece(None, optional=True), Piece(" "))
-    return Variable((*pieces, *mark), None, longest.word._replace(written=None) if longest.word else None)
+    shared = min(len(variable.pieces or ()) for variable in branches)
+    two = all(len(variable.pieces or ()) in (shared, len(pieces)) for variable in branches)
+    before, added = pieces[:shared], pieces[shared:]
+    apart = two and (_text(added)[:1].isspace() or not _text(before)[-1:].strip())
+    opens = (Piece(" "), Piece("", opens=True)) if apart else ()
+    mark = (Piece(" "), Piece(None, optional=True, closes=apart), Piece(" "))
+    return Variable(
+        (*before, *opens, *added, *mark), None, longest.word._replace(written=None) if longest.word else None
+    )
+
+
+def _text(pieces: tuple[Piece, ...]) -> str:
+    """Return the known text of pieces; what is unknown counts as a letter."""
+    return "".join("?" if piece.text is None and not piece.optional else piece.text or " " for piece in pieces)
 
 
 def _options(branches: list[Variable]) -> tuple[tuple[Piece, ...], ...]:
     """Return the texts of all branches, each once, if they are options; else none."""
-    texts = {variable.text: variable.pieces or () for variable in branches}
-    texts |= {join_pieces(pieces): pieces for variable in branches for pieces in variable.others}
-    unknown = any(variable.text is None and not variable.others for variable in branches)
-    texts.pop(None, None)
-    options = not unknown and all((text or "-").lstrip().startswith("-") for text in texts)
-    return tuple(texts.values())[:MOST_BRANCHES] if options else ()
+    if any(variable.pieces is None and not variable.others for variable in branches):
+        return ()
+    texts = [pieces for each in branches for pieces in (each.others if each.pieces is None else (each.pieces,))]
+    options = all(not _text(pieces).strip() or _text(pieces).lstrip().startswith("-") for pieces in texts)
+    return (
+        tuple({_text(pieces): pieces for pieces in reversed(texts)}.values())[:MOST_BRANCHES][::-1] if options else ()
+    )
 
 
 def _merge_arrays(branches: list[Variable]) -> Variable:
@@ -159,20 +172,24 @@ def _merge_arrays(branches: list[Variable]) -> Variable:
 def _merge_words(branches: list[tuple[Field, ...]], word: Word | None) -> tuple[Field, ...] | None:
     """Merge words to which branches append: the common ones, those of one branch, then those of the others."""
     longest = max(branches, key=len)
+    if all(words == longest for words in branches):
+        return longest
+    if word is None:
+        return None
     shared = 0
     for words in zip(*branches, strict=False):
         if any(each != words[0] for each in words):
             break
         shared += 1
-    if all(longest[: len(words)] == words for words in branches):
-        return longest  # a branch appends what is known
     begun = {words[0].known[:1] for words in branches if words}
-    ends = [end for end in dict.fromkeys(words[shared:] for words in branches) if end]
-    if not (shared or begun <= {"-"}):  # each branch has a command of its own, as of another engine
+    ends = distinct(words[shared:] for words in branches)
+    if all(longest[: len(words)] == words for words in branches):
+        ends = sorted(ends, key=len, reverse=True)
+    elif not (shared or begun <= {"-"}):  # each branch has a command of its own, as of another engine
         ends = [end for end in ends if "lmdeploy serve " in " ".join(each.known for each in end[:MOST_BEFORE])]
-    if word is None or not ends:
+    own, *others = [*(end for end in ends if end), *(end for end in ends if not end)] or [()]
+    if not own:
         return None
-    own, *others = ends
     mark = replace(_any_number(word), others=tuple(others[:MOST_BRANCHES]), own=len(own))
     return (*branches[0][:shared], *own, mark)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -79,3 +80,12 @@ def flat_list(node: Node) -> list[tuple[str, Node]]:
         parts.append((sign, node.children[-1]))
         node = node.children[0]
     return [("", node), *reversed(parts)]
+
+
+def inside(node: Node) -> Iterator[Node]:
+    """Yield a string's children; some grammar releases nest them one level deeper."""
+    for child in node.children:
+        if child.type == "string_content" and child.named_child_count:
+            yield from child.children
+        else:
+            yield child

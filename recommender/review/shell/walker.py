@@ -21,7 +21,7 @@ from recommender.review.shell.heredocs import heredoc, keeps, leftovers
 from recommender.review.shell.inner_scripts import walk, walk_file
 from recommender.review.shell.state import MOST_DEPTH, Frame, Run, Where, complete_script
 from recommender.review.shell.survey import survey
-from recommender.review.shell.turns import MOST_TURNS, each_turn
+from recommender.review.shell.turns import counted, each_turn, listed
 from recommender.review.shell.words import Words
 
 if TYPE_CHECKING:
@@ -251,29 +251,24 @@ class Shell:
 
     def _for_statement(self, node: Node, where: Where) -> None:
         values = [field for child in node.children_by_field_name("value") for field in self._fields(child)]
-        loop = self._loop(node, self._frame(node, False))
-        listed = 1 < len(values) <= MOST_TURNS and all(value.value is not None for value in values)
-        before, first = self._copy() if listed else self.run.state, len(self.run.launches)
-        next(loop)
-        named = node.child_by_field_name("variable")
-        name = self.words.raw(named) if named is not None else ""
-        if name:
-            known = len(values) == 1 and values[0].value is not None
-            self.run.state.variables[name] = Variable(values[0].pieces if known else None)
-        self._body(node, where)
-        next(loop, None)
-        if listed and name:
-            turns = [Variable(value.pieces) for value in values]
-            each_turn(self.run, first, before, lambda: self._body(node, where), name, turns)
+        self._turn(node, where, False, *listed(self, node, values))
 
     _select_statement = _for_statement
 
     def _c_style_for_statement(self, node: Node, where: Where) -> None:
-        head = self.mapped.code[node.start_byte : node.start_byte + 60]
-        loop = self._loop(node, self._frame(node, bool(re.match(r"for\s*\(\([^;]*;\s*;", head))))
+        head = self.mapped.code[node.start_byte : node.start_byte + LONGEST_CONDITION]
+        self._turn(node, where, bool(re.match(r"for\s*\(\([^;]*;\s*;", head)), *counted(head, self.run.state))
+
+    def _turn(self, node: Node, where: Where, endless: bool, name: str, turns: list[Variable]) -> None:
+        """Follow a loop for any turn, then for each that is known."""
+        before, first = self._copy() if len(turns) > 1 else self.run.state, len(self.run.launches)
+        loop = self._loop(node, self._frame(node, endless))
         next(loop)
+        if name:
+            self.run.state.variables[name] = turns[0] if len(turns) == 1 else Variable()
         self._body(node, where)
         next(loop, None)
+        each_turn(self.run, first, before, lambda: self._body(node, where), name, turns)
 
     def _body(self, node: Node, where: Where) -> None:
         body = node.child_by_field_name("body")

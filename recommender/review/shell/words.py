@@ -14,11 +14,14 @@ from recommender.review.script.source_map import (
     Mapped,
     Piece,
     SourceText,
+    distinct,
     fields_of,
     limited,
     split_pieces,
+    with_branches,
 )
 from recommender.review.script.variables import Variable, Variables
+from recommender.review.shell import grammar
 from recommender.review.shell.arithmetic import total_of
 
 if TYPE_CHECKING:
@@ -93,6 +96,7 @@ class Words:
                 self._mark_unknown(single if len(split[0]) == len(pieces) else replace(single, pieces=tuple(split[0])))
             ]
         fields = [self._mark_unknown(field) for field in fields_of(split, (start, end), single.variable)]
+        fields = with_branches(fields)
         return fields if fields or any(piece.splits for piece in pieces) else [single]
 
     def _branches(self, node: Node, state: Variables) -> list[Field]:
@@ -103,10 +107,11 @@ class Words:
             return []
         span = self.mapped.span(node.start_byte, node.end_byte)
         texts = ([piece._replace(splits=True) for piece in pieces] for pieces in variable.others)
-        given = [words for text in texts if (words := tuple(fields_of(split_pieces(text), span, name)))]
-        if not given:  # blanks in each branch
+        words = ([self._mark_unknown(field) for field in fields_of(split_pieces(text), span, name)] for text in texts)
+        given = [tuple(with_branches(fields)) for fields in words]
+        first, *others = sorted(distinct(given), key=lambda words: not words)
+        if not first:  # blanks in each branch
             return []
-        first, *others = given
         mark = Field((Piece(None),), *span, many=True, optional=True, others=tuple(others), own=len(first))
         return [*first, mark]
 
@@ -175,7 +180,7 @@ class Words:
         opening = 2 if self.raw(node).startswith("$") else 1
         start, end = node.start_byte + opening, node.end_byte - 1
         expanded = False
-        for child in _inside(node):
+        for child in grammar.inside(node):
             if child.type in EXPANSIONS or child.type in UNTOLD:
                 raw = self.raw(child)  # the grammar counts blanks between two expansions to the second
                 begin = child.start_byte + len(raw) - len(raw.lstrip())
@@ -206,8 +211,13 @@ class Words:
         elif operator == "" and variable is None and name in ALWAYS_SET:
             yield Piece(ALWAYS_SET[name], *self.mapped.span(node.start_byte, node.end_byte))
         elif operator in (":+", "+") and rest and not quoted:
-            yield from self._rest(node, rest, state, quoted, depth)  # as if the caller had set it
-            yield from (Piece(" ", splits=True), Piece(None, splits=True, optional=True))
+            # As if the caller had set it; a word of its own is one that a branch adds.
+            code = self.mapped.code
+            around = code[node.start_byte - 1 : node.start_byte] + code[node.end_byte : node.end_byte + 1]
+            apart = not around.strip()
+            yield from (Piece(" ", splits=True), Piece("", splits=True, opens=True)) if apart else ()
+            yield from self._rest(node, rest, state, quoted, depth)
+            yield from (Piece(" ", splits=True), Piece(None, splits=True, optional=True, closes=apart))
         else:
             yield self._unknown(node, not quoted)
 
@@ -338,12 +348,3 @@ class Words:
         if node.type not in ("string", "raw_string"):
             return None
         return self.mapped, node.start_byte + 1, node.end_byte - 1, node.type == "string"
-
-
-def _inside(node: Node) -> Iterator[Node]:
-    """Yield a string's children; some grammar releases nest them one level deeper."""
-    for child in node.children:
-        if child.type == "string_content" and child.named_child_count:
-            yield from child.children
-        else:
-            yield child

@@ -12,11 +12,13 @@ from dataclasses import replace
 from recommender.common.parse import parse_python
 from recommender.common.user_file import Unreadable
 from recommender.review.readers.python.changes import dictionary, dotted, dumped, of_caller, unknown_parts
+from recommender.review.readers.python.environment import Environment
 from recommender.review.readers.python.imports import imports, modules
 from recommender.review.readers.python.lists import ends_before, in_loop
 from recommender.review.readers.python.parts import Later, Parts, alternatives, classes, merged, replaced, with_parts
-from recommender.review.readers.python.processes import Processes, environment
+from recommender.review.readers.python.processes import Processes
 from recommender.review.readers.python.scopes import last_name
+from recommender.review.readers.python.shared import names_of, root
 from recommender.review.readers.python.tables import rows
 from recommender.review.readers.python.values import Values
 from recommender.review.script.model import (
@@ -64,6 +66,7 @@ def read(script: Script) -> Script:
         tools=tuple(launch for launch in started if launch.starts == "tool"),
         followed=(*file.values.followed, *file.processes.shown()),
         comments=_comments(page, code),
+        assignments=file.environment.late(),
     )
 
 
@@ -100,7 +103,7 @@ class _File:
         """Where a pipeline takes the configuration that is read."""
         self.chosen: dict[str, list[Span]] = {}
         """The pipelines that are known but for their configuration, by its name."""
-        self.environment = environment(page, self.values)
+        self.environment = Environment(page, self.values)
         self.processes = Processes(page, self.values, self.environment)
 
     # --- launches
@@ -113,7 +116,7 @@ class _File:
             if self._class(node) in ENGINES and id(node) not in self.used:
                 places = self._choosing(node)
                 parts = Parts(unsure=len(places) != 1)
-                self._configuration(node, parts, self._whose(node))
+                self._configuration(node, parts)
                 if len(places) != 1:
                     yield self._launch_of(node, None, parts)
                     continue
@@ -146,15 +149,11 @@ class _File:
 
     def _choosing(self, node: ast.Call) -> list[Span]:
         """Return the pipelines that take a configuration by the name to which a branch assigns it."""
-        scope = self.values.scopes.at.get(id(node))
+        scopes = self.values.scopes
+        scope = scopes.at.get(id(node))
         returned = f"{scope.function.name}()" if scope is not None and scope.function is not None else ""
-        return self.chosen.get(self._whose(node)) or self.chosen.get(returned, [])
-
-    def _whose(self, node: ast.Call) -> str:
-        """Return what a new configuration is assigned to."""
-        assigned = self.values.scopes.parents.get(id(node))
-        targets = assigned.targets if isinstance(assigned, ast.Assign) else []
-        return dotted(targets[0]) if len(targets) == 1 else ""
+        names = [dotted(each) for each in names_of(scopes, node)]
+        return next((self.chosen[name] for name in (*names, returned) if name in self.chosen), [])
 
     def _class(self, node: ast.Call) -> str:
         """Return the configuration class that a call creates, by its LMDeploy name; the first of several."""
@@ -226,7 +225,7 @@ class _File:
             place=self.page.place(*self.values.span(node)),
             model=self.page.model(self.values.field(model)) if model is not None else None,
             options=tuple(parts.options),
-            environment=self.environment,
+            environment=self.environment.at(node if self._is_pipeline(node) else None),
             extra=tuple(self.page.word(self.values.field(arg)) for arg in node.args[len(PARAMETERS) :]),
             unsure=parts.unsure,
             unread=tuple(parts.unread),
@@ -250,21 +249,21 @@ class _File:
 
     def _add_configuration(self, name: str, value: ast.expr, parts: Parts) -> bool:
         """Follow a configuration, created in place or through a name; return whether that worked."""
-        whose, self.use, copies = "", value, list[ast.expr]()
+        self.use, copies = value, list[ast.expr]()
         for _ in range(6):
             found = self.values.resolve(value) if isinstance(value, ast.Name | ast.Attribute) else None
             if found is not None:
-                whose, value = dotted(value), found
+                value = found
             elif (base := replaced(value)) is not None:
                 copies.append(value)
                 value = base
         if isinstance(value, ast.Call) and self._class(value):
-            self._configuration(value, parts, whose, copies)
+            self._configuration(value, parts, copies)
             self.use = None
             return True
         return isinstance(value, ast.Constant) and value.value is None
 
-    def _configuration(self, node: ast.Call, parts: Parts, whose: str = "", copies: Sequence[ast.expr] = ()) -> None:
+    def _configuration(self, node: ast.Call, parts: Parts, copies: Sequence[ast.expr] = ()) -> None:
         """Add a configuration's keywords, and those of copies of it; an engine's keep their bare names."""
         name = self._class(node)
         self.used.add(id(node))
@@ -276,8 +275,9 @@ class _File:
         placed = zip(positional, node.args, strict=False)
         given = {key: self._option(prefix + key, value, None, name) for key, value in placed}
         given |= {key: self._option(prefix + key, value, word, name) for key, value, word in self._given(node, parts)}
-        taken = [dotted(word.value) for word in node.keywords if word.arg is None]
-        later = self._later(node, [whose, *taken], prefix, parts)
+        scopes = self.values.scopes
+        whole = [node, *(root(scopes, word.value) or word.value for word in node.keywords if word.arg is None)]
+        later = self._later(node, [dotted(name) for each in whole for name in names_of(scopes, each)], prefix, parts)
         given = merged(given, later.pop(self.values.scopes.block(node), {}))
         for copy in reversed([each for each in copies if isinstance(each, ast.Call)]):
             changed = list(self._given(copy, parts))
@@ -291,7 +291,9 @@ class _File:
         blocks: Later = {}
         scopes = self.values.scopes
         here = scopes.block(node)
-        given = [(name, change) for name in names if name for change in self.processes.changes.get(name, ())]
+        changes = self.processes.changes
+        given = [(name, change) for name in dict.fromkeys(names) if name for change in changes.get(name, ())]
+        given.sort(key=lambda pair: (pair[1].statement.lineno, pair[1].statement.col_offset))
         for name, change in given:
             if "." not in name and scopes.at[id(change.statement)] is not scopes.at[id(node)]:
                 continue

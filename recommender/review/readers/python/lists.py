@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
+from recommender.review.readers.python import shared
 from recommender.review.readers.python.branches import of_branch, runs_with
 from recommender.review.readers.python.growth import Added, Growth, added, key_of
 from recommender.review.readers.python.tables import Row, loop_around, turns
@@ -32,6 +33,8 @@ def named(values: Values, node: ast.Name | ast.Attribute, depth: int, base: ast.
     """
     scopes = values.scopes
     base = base or made(scopes, node) or of_branch(scopes, node)
+    if isinstance(base, ast.Name | ast.Attribute) and isinstance(whole := shared.root(scopes, base), ast.expr):
+        base = whole
     words = values.command(base, depth + 1) if base is not None else None
     if words is None or base is None:
         return None
@@ -71,6 +74,30 @@ def _looped(values: Values, rows: list[Row], additions: list[Added], depth: int)
                 words += [values.field(each.value)] if each.one else values.command(each.value, depth + 1) or []
     values.bound = around
     return words
+
+
+def copied(node: ast.Call) -> ast.expr | None:
+    """Return what a call copies, as a list: ``list(cmd)``, ``cmd.copy()``."""
+    match node:
+        case ast.Call(ast.Name("list" | "tuple" | "copy" | "deepcopy"), [whose], []):
+            return whose
+        case ast.Call(ast.Attribute(ast.Name("copy"), "copy" | "deepcopy"), [whose], []):
+            return whose
+        case ast.Call(ast.Attribute(whose, "copy"), [], []):
+            return whose
+    return None
+
+
+def part(words: list[Field] | None, ends: ast.Slice) -> list[Field] | None:
+    """Return a part of the words; None if the file does not fix it."""
+    try:
+        first, last = (ast.literal_eval(end) if end else None for end in (ends.lower, ends.upper))
+        step = ast.literal_eval(ends.step) if ends.step else 1
+        whole = first in (None, 0) and last is None
+        counted = words is not None and (whole or not any(word.many for word in words))
+        return words[first:last] if counted and words is not None and step == 1 else None
+    except (ValueError, TypeError):
+        return None
 
 
 def text(values: Values, node: ast.expr, depth: int) -> list[Piece] | None:
@@ -114,13 +141,16 @@ def additions(
     """
     events = [(growth, scope, added(growth)) for growth, scope in scopes.growth.get(key_of(node), ())]
     events += _passed(scopes, node) if passed else ()
+    others = shared.changes(scopes, node, base) if passed and base is not None else []
+    events += [(growth, scope, added(growth)) for growth, scope, _ in others]
+    by_others = {id(growth.statement): "same" if sure else "unknown" for growth, _, sure in others}
     if len(events) > MOST_STATEMENTS:
         yield Added(events[0][0].statement, followed=False)
         return
     events.sort(key=lambda event: (event[0].statement.lineno, event[0].statement.col_offset))
     late: list[Added] = []
     for growth, scope, new in events:
-        whose = _whose(scopes, node, growth.target)
+        whose = by_others.get(id(growth.statement)) or _whose(scopes, node, growth.target)
         when = _when(scopes, node, base, growth, scope) if whose == "same" else whose
         if when == "unknown":
             late.append(Added(growth.statement, followed=False))
@@ -173,9 +203,11 @@ def _when(scopes: Scopes, node: ast.Name | ast.Attribute, base: ast.expr | None,
 
 def _home(scopes: Scopes, node: ast.Name | ast.Attribute, base: ast.expr | None) -> tuple[Scope | None, int]:
     """Return the scope in which a list is made, and the block."""
-    if isinstance(node, ast.Attribute):
+    scope = scopes.binding(node) if isinstance(node, ast.Name) else None
+    given = scope.values.get(node.id) if scope is not None and isinstance(node, ast.Name) else None
+    alias = given is not None and isinstance(given[0], ast.Name | ast.Attribute)
+    if isinstance(node, ast.Attribute) or (alias and base is not None):
         return (scopes.at.get(id(base)), scopes.block(base)) if base is not None else (None, 0)
-    scope = scopes.binding(node)
     if scope is None or node.id in scope.values:
         return scope, scope.values[node.id][1] if scope is not None else 0
     return scope, id(scope.function.body) if scope.function is not None else 0
@@ -210,13 +242,12 @@ def _growers(scopes: Scopes) -> list[tuple[ast.FunctionDef | ast.AsyncFunctionDe
     found = []
     for events in scopes.growth.values():
         for growth, scope in events:
-            function, target = scope.function, growth.target
-            if function is None or not isinstance(target, ast.Name) or target.id in scope.values:
+            function, taken = scope.function, shared.root(scopes, growth.target)
+            if function is None or not isinstance(taken, ast.arg):
                 continue
-            taken = {each.arg for each in (*function.args.posonlyargs, *function.args.args)}
-            if target.id in taken and len(scopes.functions[function.name]) == 1:
+            if taken in (*function.args.posonlyargs, *function.args.args) and len(scopes.functions[function.name]) == 1:
                 new = added(growth)
-                found.append((function, target.id, new._replace(always=growth.block == id(function.body))))
+                found.append((function, taken.arg, new._replace(always=growth.block == id(function.body))))
     return found
 
 
@@ -230,7 +261,7 @@ def in_loop(scopes: Scopes, node: ast.AST) -> bool:
     return False
 
 
-def ends_before(statement: ast.stmt, node: ast.expr) -> bool:
-    """Return whether a statement stands before a node."""
-    end = statement.end_lineno or statement.lineno, statement.end_col_offset or 0
+def ends_before(first: ast.AST, node: ast.stmt | ast.expr) -> bool:
+    """Return whether a statement or a call stands before a node."""
+    end = getattr(first, "end_lineno", 0), getattr(first, "end_col_offset", 0)
     return end <= (node.lineno, node.col_offset)

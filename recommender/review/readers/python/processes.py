@@ -7,8 +7,10 @@ from itertools import accumulate, takewhile
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.python.branches import of_branch
-from recommender.review.readers.python.changes import changes, dictionary, named
+from recommender.review.readers.python.changes import changes, dictionary, dotted
+from recommender.review.readers.python.environment import Environment
 from recommender.review.readers.python.scopes import last_name
+from recommender.review.readers.python.shared import names_of, root
 from recommender.review.readers.python.tables import rows
 from recommender.review.readers.python.values import Values
 from recommender.review.script.launches import Surroundings, launch
@@ -41,8 +43,8 @@ SHELL_SIGNS = pattern(r"[|&;<>]")
 class Processes:
     """Find the processes of one file."""
 
-    def __init__(self, page: SourceText, values: Values, environment: Mapping[str, Word]) -> None:
-        """``environment`` is what the file sets for all its processes."""
+    def __init__(self, page: SourceText, values: Values, environment: Environment) -> None:
+        """``environment`` is what the file sets for itself."""
         self.page = page
         self.values = values
         self.environment = environment
@@ -155,7 +157,7 @@ class Processes:
             return
         self._follow([whole])
         if (text := script_text(self.page, whole)) is not None:
-            yield from self._mapped(text, self.environment)
+            yield from self._mapped(text, self.environment.at(node))
             return
         words = takewhile(lambda word: not SHELL_SIGNS.search(word.known), self.values.text(first))
         yield from self._process_launches(list(words), node)
@@ -186,7 +188,9 @@ class Processes:
     def _added(self, variable: ast.Name) -> Iterator[tuple[str, ast.expr, bool]]:
         """Yield ``env["NAME"] = value`` and ``env.update(…)`` of the same function, and whether it always happens."""
         scopes = self.values.scopes
-        for change in self.changes.get(variable.id, ()):
+        made = root(scopes, variable)
+        names = [dotted(each) for each in names_of(scopes, made)] if made is not None else []
+        for change in (each for name in dict.fromkeys((variable.id, *names)) for each in self.changes.get(name, ())):
             if change.name and scopes.at[id(change.statement)] is scopes.at[id(variable)]:
                 always = not isinstance(scopes.parents.get(id(change.statement)), ast.If)
                 yield change.name, change.value, always
@@ -198,7 +202,7 @@ class Processes:
         self.values.followed += places
 
     def _process_launches(self, fields: list[Field], node: ast.Call | None) -> Iterator[Launch]:
-        environment = dict(self.environment)
+        environment = self.environment.at(node)
         for keyword in node.keywords if node else ():
             environment |= self._given_environment(keyword.value) if keyword.arg == "env" else {}
         unwrapped = unwrap(self.page, fields, environment)
@@ -226,29 +230,3 @@ def _outside(places: list[int], ranges: list[tuple[int, int]]) -> Iterator[int]:
         before = bisect_right(starts, place)
         if not before or ends[before - 1] <= place:
             yield place
-
-
-def environment(page: SourceText, values: Values) -> dict[str, Word]:
-    """Return the variables that a file sets for itself, and so for what it starts."""
-    environment: dict[str, Word] = {}
-    for name, value in _variables(values):
-        word = page.word(values.field(value))
-        if name in environment and environment[name].value != word.value:
-            word = word._replace(value=None, written=None)
-        environment[name] = word
-    return environment
-
-
-def _variables(values: Values) -> Iterator[tuple[str, ast.expr]]:
-    for node in values.nodes:
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Subscript) and last_name(target.value) == "environ":
-                    yield from named(target.slice, node.value)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            whose, what = last_name(node.func.value), node.func.attr
-            if (whose == "environ" and what == "setdefault") or (whose == "os" and what == "putenv"):
-                yield from named(node.args[0], node.args[1]) if len(node.args) == 2 else ()
-            elif whose == "environ" and what == "update":
-                yield from dictionary(node.args[0]) if node.args else ()
-                yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)

@@ -10,6 +10,7 @@ from recommender.review.readers.python.growth import Growth, grown_by, key_of
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 REMOTE = frozenset({"remote", "bind"})
 STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete, ast.Expr, ast.For, ast.Return)
+SEVERAL = (ast.Tuple, ast.List)
 DEEPEST = 5
 NAMED = (*FUNCTIONS, ast.ClassDef)
 DECLARES = frozenset({"add_argument", "option"})
@@ -43,6 +44,8 @@ class Scopes:
         self.nodes: list[ast.AST] = []
         self.at: dict[int, Scope] = {}
         self.attributes: dict[str, list[ast.expr]] = {}
+        self.assigned: list[tuple[ast.expr, ast.expr]] = []
+        """The names and attributes that are set, each with its value."""
         self.arguments: dict[str, list[ast.expr | None]] = {}
         self.calls: dict[str, list[ast.Call]] = {}
         self.functions: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
@@ -86,8 +89,9 @@ class Scopes:
                 scope.times[target.id] -= 1
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if len(targets) == 1 and node.value is not None:
-                self._assign(targets[0], node.value, scope, block)
+            if node.value is not None:
+                for target in targets:
+                    self._assign(target, node.value, scope, block)
         elif isinstance(node, FUNCTIONS):
             self.functions.setdefault(node.name, []).append(node)
         elif isinstance(node, ast.ClassDef):
@@ -99,12 +103,14 @@ class Scopes:
         scope.times.update(_binds(node))
 
     def _assign(self, target: ast.expr, value: ast.expr, scope: Scope, block: int) -> None:
+        if isinstance(target, ast.Name | ast.Attribute):
+            self.assigned.append((target, value))
         if isinstance(target, ast.Name):
             scope.values[target.id] = value, block
             scope.earlier.setdefault(target.id, []).append((value, block))
-        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        elif isinstance(target, SEVERAL) and isinstance(value, SEVERAL) and _pair(target, value):
             for one, its in zip(target.elts, value.elts, strict=True):
-                self._assign(one, its, scope, block) if isinstance(one, ast.Name) else None
+                self._assign(one, its, scope, block)
         elif isinstance(target, ast.Tuple) and target.elts and isinstance(target.elts[0], ast.Name):
             if isinstance(value, ast.Call) and last_name(value.func) == "parse_known_args":
                 scope.values[target.elts[0].id] = value, block
@@ -134,7 +140,7 @@ class Scopes:
                 return scope.values[name.id][0]
             if scope.times[name.id]:
                 return self._before(scope, name)
-            if scope.function is not None and any(arg.arg == name.id for arg in _parameters(scope.function)):
+            if scope.function is not None and any(arg.arg == name.id for arg in parameters(scope.function)):
                 return self._argument(scope, name.id)
             if scope.function is not None and scope.function.args.kwarg and scope.function.args.kwarg.arg == name.id:
                 return self._other_arguments(scope)
@@ -146,7 +152,7 @@ class Scopes:
         function, calls = scope.function, self.sites(scope)
         if function is None or len(calls) != 1 or len(self.functions[function.name]) > 1:
             return None
-        names = {each.arg for each in _parameters(function)}
+        names = {each.arg for each in parameters(function)}
         given = [word for word in calls[0].keywords if word.arg not in names]
         keys = [ast.Constant(word.arg) if word.arg else None for word in given]
         return ast.copy_location(ast.Dict(list(keys), [word.value for word in given]), calls[0])
@@ -241,7 +247,7 @@ class Scopes:
             return ""
         scope = self.at.get(id(name))
         while scope is not None:
-            for parameter in _parameters(scope.function) if scope.function else ():
+            for parameter in parameters(scope.function) if scope.function else ():
                 if parameter.arg == name.id and parameter.annotation is not None:
                     return last_name(parameter.annotation)
             scope = scope.parent
@@ -292,7 +298,7 @@ class Scopes:
         """Return the scope whose value, or whose parameter, a name is."""
         scope = self.at.get(id(name))
         while scope is not None and name.id not in scope.values:
-            if scope.function is not None and any(arg.arg == name.id for arg in _parameters(scope.function)):
+            if scope.function is not None and any(arg.arg == name.id for arg in parameters(scope.function)):
                 return scope
             scope = scope.parent
         return scope
@@ -309,7 +315,14 @@ def _declared(value: ast.expr | None) -> ast.expr | None:
     return value if default is None or required else default
 
 
-def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.arg]:
+def _pair(target: ast.Tuple | ast.List, value: ast.Tuple | ast.List) -> bool:
+    """Return whether each target gets one of the values."""
+    starred = any(isinstance(each, ast.Starred) for each in (*target.elts, *value.elts))
+    return len(target.elts) == len(value.elts) and not starred
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.arg]:
+    """Yield the parameters of a function, ``*args`` and ``**options`` aside."""
     yield from (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
 
 

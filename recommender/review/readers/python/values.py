@@ -265,7 +265,9 @@ class Values:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "split":
             shlex = isinstance(node.func.value, ast.Name) and node.func.value.id == "shlex" and node.args
             return self.text(node.args[0] if shlex else node.func.value) if shlex or not node.args else None
-        if isinstance(node, ast.Call) and (copied := _copied(node)) is not None:
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+            return lists.part(self.command(node.value, depth + 1), node.slice)
+        if isinstance(node, ast.Call) and (copied := lists.copied(node)) is not None:
             return self.command(copied, depth + 1)
         if isinstance(node, ast.Call) and (value := self.scopes.returned(node)) is not None:
             return self.command(value, depth + 1)
@@ -301,18 +303,6 @@ def _path_parts(node: ast.Call) -> list[ast.expr]:
     if name in SAME:
         return node.args[:1] or ([method.value] if method is not None else [])
     return []
-
-
-def _copied(node: ast.Call) -> ast.expr | None:
-    """Return what a call copies, as a list: ``list(cmd)``, ``cmd.copy()``."""
-    match node:
-        case ast.Call(ast.Name("list" | "tuple" | "copy" | "deepcopy"), [whose], []):
-            return whose
-        case ast.Call(ast.Attribute(ast.Name("copy"), "copy" | "deepcopy"), [whose], []):
-            return whose
-        case ast.Call(ast.Attribute(whose, "copy"), [], []):
-            return whose
-    return None
 
 
 def _operands(node: ast.expr) -> list[ast.expr]:

@@ -48,7 +48,7 @@ def rule(script: Script) -> Diagnostics:
     if MPS.search(script.text):
         return
     joined: dict[int, tuple[Launch, list[Launch]]] = {}
-    pairs = surroundings.concurrent_pairs(script, "api_server"), surroundings.service_pairs(script)
+    pairs = surroundings.concurrent_pairs(script, "api_server", turns=True), surroundings.service_pairs(script)
     for earlier, later in chain(*pairs):
         if surroundings.share_gpu(script, earlier, later):
             joined.setdefault(later.place.start, (later, []))[1].append(earlier)
@@ -56,9 +56,13 @@ def rule(script: Script) -> Diagnostics:
         model = later.model.value if later.model else None
         alike = model is not None and any(server.model and server.model.value == model for server in others)
         line = others[0].place.line
+        turns = {id(each) for each in others if (each.place, each.called) == (later.place, later.called)}
+        message = f"This server shares a GPU with the one on line {line} without CUDA MPS."
+        if turns and len(turns) == len({id(each) for each in others}):
+            message = f"{len(turns) + 1} servers of this loop share a GPU without CUDA MPS."
         yield Diagnostic(
             later.place,
-            f"This server shares a GPU with the one on line {line} without CUDA MPS.",
+            message,
             "Without MPS they only take turns; one server with a larger batch, or one GPU each, is faster.",
             severity=None if alike else "info",
         )

@@ -44,11 +44,11 @@ OPTION = "--cache-max-entry-count"
     ),
 )
 def rule(script: Script) -> Diagnostics:
-    sums: dict[int, float] = {}
-    pairs = surroundings.concurrent_pairs(script, "api_server"), surroundings.service_pairs(script)
+    sums: dict[int, tuple[Launch, float]] = {}
+    pairs = surroundings.concurrent_pairs(script, "api_server", turns=True), surroundings.service_pairs(script)
     for earlier, later in chain(*pairs):
         service = later.container is not None
-        between = "" if service else surroundings.between(script, earlier, later) or ""
+        between = "" if service else surroundings.between_starts(script, earlier, later)
         if service and any(
             probe.awaited for each in (earlier, later) if each.container for probe in each.container.probes
         ):
@@ -58,12 +58,14 @@ def rule(script: Script) -> Diagnostics:
             continue
         if not surroundings.share_gpu(script, earlier, later):
             continue
-        sums[later.place.start] = sums.get(later.place.start, own) + before
-        if sums[later.place.start] >= 1 and sums[later.place.start] - before < 1:
-            option = surroundings.option(later, OPTION)
+        sums[id(later)] = later, sums.get(id(later), (later, own))[1] + before
+    most = {later.place: (later, total) for later, total in sorted(sums.values(), key=lambda pair: pair[1])}
+    for later, total in most.values():
+        option = surroundings.option(later, OPTION)
+        if total >= 1:
             yield Diagnostic(
                 option.whole if option else later.place,
-                f"The cache shares of servers that start together on this GPU add up to {sums[later.place.start]:g}.",
+                f"The cache shares of servers that start together on this GPU add up to {total:g}.",
                 "Each takes its share of the free memory, and servers that start together see the same free memory.",
             )
 

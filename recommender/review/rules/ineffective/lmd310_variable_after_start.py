@@ -2,7 +2,7 @@
 
 ## What it does
 Reports OMP_NUM_THREADS, CUDA_VISIBLE_DEVICES and other variables of the server that the script sets only after its
-last server.
+last server, or a Python program after its last pipeline.
 
 ## Why
 A process copies the environment when it starts, so the server never sees a later `export`. If the server runs in the
@@ -26,24 +26,30 @@ from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.rules.ineffective.lmd311_variable_that_nobody_reads import KNOWN
 from recommender.review.script.model import Assignment, Launch, Script, Span
 
+OF_EACH_CALL = ("TOKENIZERS_PARALLELISM",)
+"""What a pipeline, within the program's own process, reads again and again."""
+COPIED = "A process copies the environment when it starts; set the variable before the command."
+READ = "It is read while the model is loaded; set it before that, best at the top of the file."
 SERVERS = ("OMP_", "CUDA_VISIBLE_DEVICES", "TOKENIZERS_PARALLELISM", "MKL_NUM_THREADS", "NCCL_")
 
 
 @script_rule("warning", sources=("environment/omp-num-threads", "claims/omp-threads-limit-images"))
 def rule(script: Script) -> Diagnostics:
-    if script.kind not in ("bash", "command") or not script.launches:
+    if script.kind not in ("bash", "command", "python") or not script.launches:
         return
     last = max(script.launches, key=lambda launch: launch.place)
-    earlier = {assignment.name for assignment in script.assignments if assignment.place < last.place}
+    python = script.kind == "python"  # its reader lists only what is set after all that it starts
+    pipeline = any(launch.starts == "pipeline" for launch in script.launches)
+    earlier = {each.name for each in script.assignments if each.place < last.place and not python}
     inherited = {name for launch in script.launches for name in launch.environment}
     for assignment in script.assignments:
         name = assignment.name
-        read = name in KNOWN or name.startswith(SERVERS)
-        if read and name not in earlier | inherited and _late(script, assignment, last):
+        read = (name in KNOWN or name.startswith(SERVERS)) and not (pipeline and name in OF_EACH_CALL)
+        if read and name not in earlier | inherited and (python or _late(script, assignment, last)):
             yield Diagnostic(
                 assignment.place,
                 f"{name} is set after the server starts, so the server never sees it.",
-                "A process copies the environment when it starts; set the variable before the command.",
+                READ if pipeline else COPIED,
             )
 
 

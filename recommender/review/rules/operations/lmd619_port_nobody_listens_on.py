@@ -26,7 +26,9 @@ from recommender.review.rules import surroundings
 from recommender.review.script.model import Container, Word
 
 MAPPED = pattern(r"(?:.*:)?(\d{1,5})(?:/tcp)?")
-HOST_NETWORK = pattern(r"--net(?:work)?[= ]host\b|network_mode[\"']?\s*[:=]\s*[\"']?host|hostNetwork:\s*true")
+HOST_NETWORK = pattern(
+    r"--net(?:work)?[= ]host\b|(?:network_mode|[nN]etworkMode)[\"']?\s*[:=]\s*[\"']?host|hostNetwork:\s*true"
+)
 
 
 @launch_rule("error", sources=("flags/server-port", "https://docs.docker.com/engine/network/port-publishing"))

@@ -48,8 +48,7 @@ def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
         yield Diagnostic(checks.at(setting), violation.message, violation.record.remedy, fix)
     if checks.local(case):  # its weights may differ
         return
-    runs = checks.wanted(case) == checks.engine(case) or checks.falls_back(case)
-    for violation in checks.broken(case, PYTORCH) if runs else ():
+    for violation in checks.broken(case, PYTORCH) if checks.runs_for_certain(case) else ():
         source = (f"constraints/{PYTORCH}",)
         yield Diagnostic(checks.at(setting), violation.message, violation.record.remedy, fix, sources=source)
         return

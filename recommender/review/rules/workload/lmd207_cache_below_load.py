@@ -31,7 +31,7 @@ REQUEST, LOAD = "kv-holds-request", "kv-holds-concurrency"
     sources=(f"constraints/{REQUEST}", f"constraints/{LOAD}", "flags/cache-max-entry-count"),
 )
 def rule(case: Case) -> Diagnostics:
-    if checks.wanted(case) != checks.engine(case) or not checks.alone(case):
+    if not checks.runs_for_certain(case) or not checks.alone(case):
         return
     place = checks.place(case, "cache-max-entry-count")
     for violation in checks.broken(case, REQUEST):

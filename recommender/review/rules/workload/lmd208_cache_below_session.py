@@ -28,5 +28,5 @@ rule = constraint_rule(
     sources=("flags/session-len",),
     needs=("gpu", "model"),
     at="session-len",
-    when=lambda case: checks.wanted(case) == checks.engine(case),
+    when=checks.runs_for_certain,
 )
