@@ -90,6 +90,13 @@ def launch_settings(resolved: ResolvedRequest, launch: Launch) -> dict[str, Laun
     return settings
 
 
+def weighed_settings(resolved: ResolvedRequest, launch: Launch) -> tuple[object, ...]:
+    """Return what of a launch memory and speed depend on."""
+    weighed = {option.id for option in resolved.store.options() if option.setting and option.setting not in ASSIGNED}
+    settings = launch_settings(resolved, launch)
+    return launch.model, launch.engine, {name: settings[name].text for name in settings.keys() & weighed}
+
+
 def _text(resolved: ResolvedRequest, name: str, option: GivenOption) -> str | None:
     """Return the value as text; "true" or "false" for a switch."""
     flag = resolved.store.flags.get(name)

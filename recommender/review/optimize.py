@@ -25,7 +25,7 @@ from recommender.review.additions import option, spelled, variable
 from recommender.review.context import resolve_for
 from recommender.review.engine import Review
 from recommender.review.fix import Stretch, is_worse
-from recommender.review.launch_settings import ASSIGNED, launch_settings
+from recommender.review.launch_settings import ASSIGNED, weighed_settings
 from recommender.review.rule import Case, LaunchSetting
 from recommender.review.script.source import Source
 from recommender.review.shared_repairs import dependent
@@ -33,7 +33,6 @@ from recommender.review.shared_repairs import dependent
 if TYPE_CHECKING:
     from recommender.knowledge.records import Option
     from recommender.knowledge.store import Store
-    from recommender.review.script.model import Launch
 
 AUTHORS = ASSIGNED | {"trust_remote_code", "backend", "model_format", "dtype", "tp"}
 """What the author knows better than the request: addresses, safety, the checkpoint's format."""
@@ -129,20 +128,13 @@ def _is_agreed(review: Review, by_launch: Mapping[int, set[Stretch]]) -> bool:
     return True
 
 
-def _weighed(case: Case, launch: Launch) -> tuple[object, ...]:
-    """Return what of a launch memory and speed depend on; its branches may differ in the rest."""
-    decided = {each.id for each in case.resolved.store.options() if each.setting and each.setting not in ASSIGNED}
-    settings = launch_settings(case.resolved, launch)
-    return launch.model, launch.engine, {name: settings[name].text for name in settings.keys() & decided}
-
-
 def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:
     """Return a launch's changes, or why there are none, and what is to be added by hand."""
     lacking = [need for need in ("gpu", "model", "load") if not getattr(case, f"{need}_known")]
     if lacking:
         return [], f"pass {' and '.join(f'--{need}' for need in lacking)}", []
     others = () if case.script.generated else case.launch.alternatives
-    if any(_weighed(case, other) != _weighed(case, case.launch) for other in others):
+    if any(weighed_settings(case.resolved, other) != weighed_settings(case.resolved, case.launch) for other in others):
         return [], "branches of the file give it several configurations", []
     explanations = _recommended(case.twin or case)
     if explanations is None:
