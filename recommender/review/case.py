@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
@@ -155,15 +155,18 @@ def cases(
     options: Mapping[str, Any],
     project: Mapping[str, Any] | None = None,
     launches: tuple[Launch, ...] | None = None,
+    judged: Iterable[Case] = (),
 ) -> list[Case]:
     """Return one case per launch of a script.
 
     ``options`` are the command line's and win over the script; the script wins over ``project``, the project's
     settings. The model is the one that the script starts, where that is known. ``launches`` are those of the script.
+    ``judged``: other cases of the script, whose estimates equal launches share.
     Of more than ``MOST_KINDS`` different servers, the later ones are left out.
     Raise RequestError or UnknownName for invalid options.
     """
     launches = script.launches if launches is None else launches
+    shared = {_alike(case): case.twin or case for case in judged}
     first: dict[Hashable, Case] = {}
     launch_cases: list[Case] = []
     for launch in launches:
@@ -172,7 +175,7 @@ def cases(
         key = _alike(case)
         if key not in first and len(first) >= MOST_KINDS:
             continue
-        twin = first.setdefault(key, case)
+        twin = first.setdefault(key, shared.get(key, case))
         launch_cases.append(case if twin is case else replace(case, twin=twin))
     return launch_cases
 

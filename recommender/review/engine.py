@@ -166,7 +166,7 @@ def examine(
         script = replace(script, problems=(*script.problems, ReadProblem(much, beyond)))
     run = _Run(script, known_cases, tuple(cases(script, options, project, script.tools)))
     findings = [finding for rule_ in chosen for finding in run.findings(rule_)]
-    found, owners = _of_sweeps(script, options, project, chosen)
+    found, owners = _of_sweeps(script, options, project, chosen, known_cases)
     for key, launches in run.owners.items():
         owners.setdefault(key, set()).update(launches)
     findings = _qualified(script, [*findings, *found], owners)
@@ -187,7 +187,11 @@ def examine(
 
 
 def _of_sweeps(
-    script: Script, options: Mapping[str, Any], project: Mapping[str, Any], chosen: Iterable[Rule]
+    script: Script,
+    options: Mapping[str, Any],
+    project: Mapping[str, Any],
+    chosen: Iterable[Rule],
+    judged: tuple[Case, ...],
 ) -> tuple[list[Finding], dict[Key, set[int]]]:
     """Return what is wrong with each model of a loop, and in other branches, and errors of single values.
 
@@ -198,8 +202,8 @@ def _of_sweeps(
     words = [word for launch in variants for option in launch.options for word in option.values]
     words += [launch.model for launch in variants if launch.model is not None]
     values = {place for word in words for place in (word.place, word.written)}
-    run = _Run(script, tuple(cases(script, options, project, tuple(variants))), ())
-    each = _Run(script, tuple(cases(script, options, project, tuple(models))), ())
+    run = _Run(script, tuple(cases(script, options, project, tuple(variants), judged)), ())
+    each = _Run(script, tuple(cases(script, options, project, tuple(models), judged)), ())
     kept: list[Finding] = []
     for rule_ in chosen if variants or models else ():
         single = rule_._replace(whole=None)
