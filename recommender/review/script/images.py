@@ -27,7 +27,7 @@ def release_in(image: str) -> str:
 
 
 def image_word(page: SourceText, field: Field) -> Word:
-    """Return the word of an image; behind a registry or a folder that only a run knows, its name counts."""
+    """Return the word of an image; if its registry or folder is unknown before a run, return its name."""
     word = page.word(field)
     if word.value is not None or field.many or not field.pieces:
         return word
