@@ -151,9 +151,10 @@ def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate
 
 
 def _binding(before: list[Assessed], tier: list[Assessed]) -> list[Assessed]:
-    """Return the tier that says what binds: the last, unless facts reject all of it and memory rejected one before.
+    """Return the tier whose rejections name the binding constraint.
 
-    An engine that cannot give up more accuracy does not hide that memory is short.
+    That is the last one. If facts alone reject all of it and memory rejected a candidate before, it is the one before:
+    an engine that cannot give up more accuracy must not hide that memory is short.
     """
     return before if any(entry.used for entry in before) and not any(entry.used for entry in tier) else tier
 
@@ -210,12 +211,12 @@ def excess(candidate: Candidate, request: Request) -> float:
 
 
 def _excess_of(entry: Assessed, request: Request) -> float:
-    """Return by how much something misses only the goals; infinity if more rejects it."""
+    """Return by how much a candidate misses the goals; infinity if anything else rejects it."""
     return excess(entry.candidate, request) if entry.candidate and not entry.findings else math.inf
 
 
 def _find_near(resolved: ResolvedRequest, fits: list[Assessed], fact_values: Mapping[str, Value]) -> Candidate | None:
-    """Return the candidate that misses the goals by least, if its ranges include all of them."""
+    """Return the candidate that misses the goals by the least, if its predicted ranges include all goals."""
     request = resolved.request
     by_excess = {id(entry): excess(entry.candidate, request) for entry in fits if entry.candidate}
     least = min(by_excess.values())

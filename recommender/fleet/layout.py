@@ -48,7 +48,7 @@ class Layout:
         return each * (spare - 1), f"Of {spare} spare hosts, one is kept for a failure."
 
     def describe(self) -> str:
-        """Return what the fleet is and was planned for: predictions beside it are of one host's full batches."""
+        """Describe the fleet and its load. Predictions in the same file are of one host with full batches."""
         config = self.recommendation.config
         fleet = f"Fleet: {count(self.servers, 'server')} on {count(self.hosts, 'host')} "
         fleet += f"with {count(config.cards, 'card')} each."
@@ -69,7 +69,7 @@ def lay_out(fleet: SizedFleet, plan: FleetPlan) -> Layout:
     """Return one host's recommendation and the number of hosts, for the artefacts."""
     kind, config = fleet.kind, fleet.config
     concurrency = config.max_batch_size * servers_of(kind, config)
-    # What stands for a mix is too long for the head of a file; the lengths and the most images of it stay.
+    # The words of a mix are too long for the head of a file; its lengths and its highest image count stay.
     own = replace(fleet.resolved.request, asked=())
     request = replace(own, gpu_count=kind.cards, cpus=kind.cpus, concurrency=concurrency)
     recommendation = recommend(request, plan.resolved.store, room=False)
@@ -97,7 +97,7 @@ def _admit(recommendation: Recommendation, fleet: SizedFleet, goals: tuple[TimeG
     config, most = recommendation.config, places(recommendation.config.max_batch_size)
 
     def times(requests: int) -> list[float]:
-        """Return the share of each goal that a server takes with so many requests."""
+        """Return each predicted time as a share of its goal, for a server with this many requests."""
         resolved = replace(recommendation.resolved, concurrency=requests * config.servers)
         prediction = speed.estimate(resolved, config, ranged=False, kv_tokens=recommendation.memory.kv_tokens)
         return [prediction.goal_ms(goal) / goal.most_ms for goal in goals]
