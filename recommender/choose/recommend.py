@@ -29,9 +29,8 @@ from recommender.knowledge.engines import LABELS, EngineName
 from recommender.knowledge.load import load
 from recommender.knowledge.names import resolve_model, resolve_release
 from recommender.knowledge.store import Store
-from recommender.request.load_lengths import exceeds_context
 from recommender.request.request import Request
-from recommender.request.resolved_request import ResolvedRequest, engines_for, resolve_request
+from recommender.request.resolved_request import ResolvedRequest, check_context, engines_for, resolve_request
 
 if TYPE_CHECKING:
     from recommender.choose.advisers import GivenSettings
@@ -103,8 +102,7 @@ def recommend(request: Request, store: Store | None = None, room: bool = True) -
     NothingFits if no configuration passes.
     """
     resolved = resolve_with_checkpoint(request, store or load())
-    if not resolved.images and resolved.total_tokens() > resolved.model.text.max_positions:
-        raise exceeds_context(resolved.prompt_tokens + resolved.output_tokens, resolved.model)
+    check_context(resolved)
     preferred: tuple[ResolvedRequest, NoCandidate] | None = None
     for other in (*engines_for(request, resolved.model, resolved.version)[1:], None):
         if tells_rate_only(request):
@@ -172,6 +170,8 @@ def configure_adviser(
     resolved = resolve_with_checkpoint(request, store or load())
     given = advisers.follow(resolved, adviser, added, left_out)
     config = advisers.build_configuration(resolved, given)
+    if config.session_len <= resolved.model.text.max_positions:  # of a longer session a warning tells
+        check_context(resolved)
     notes = resolved.notes
     if config.backend != resolved.engine:  # they say why we would take the other
         notes = tuple(note for note in notes if not note.startswith(f"{LABELS[resolved.engine].title}: "))
