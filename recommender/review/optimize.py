@@ -144,11 +144,7 @@ def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:
     explanations = _recommended(case.twin or case)
     if explanations is None:
         return [], "no configuration fits; recommend shows the nearest change", []
-    wanted = [
-        explanation
-        for explanation in explanations
-        if _is_decided_here(case, explanation) and not _holds_session(case, explanation)
-    ]
+    wanted = [each for each in explanations if _is_decided_here(case, each) and not _holds_session(case, each)]
     new = {each.option: list(_change(case, each)) for each in wanted}
     blocked = [each for each in wanted if not new[each.option] and _is_missing(case, each)]
     flags = [each for each in blocked if each.kind == "flag"]
