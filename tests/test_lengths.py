@@ -16,7 +16,7 @@ from recommender.common.errors import RequestError
 from recommender.request.lengths import pair_lengths, parse_tokens, read_lengths, spread, write_lengths
 from recommender.request.load_lengths import LoadLengths, prompt_in_turn, resolve_lengths, total_variance
 from recommender.request.request import MAX_TOKENS, Request
-from recommender.request.resolved_request import resolve_request
+from recommender.request.resolved_request import check_context, resolve_request
 
 MODEL = STORE.models[TEXT]
 PLAIN = variant(
@@ -219,8 +219,9 @@ def test_a_workload_is_cut_to_the_context_and_says_so() -> None:
     assert "long" in cut.notes[0]
     assert f"{room:,}" in cut.notes[0]
     assert cut.prompt_tokens + cut.output_tokens <= room
+    asked = {"prompt_tokens": 8000, "prompt_p99": 60_000, "output_tokens": 100, "turns": 2}
     with pytest.raises(RequestError, match=f"{60_100 + 60_100:,} tokens.*--max-context {room}"):
-        lengths(prompt_tokens=8000, prompt_p99=60_000, turns=2)
+        check_context(resolve_request(Request("h100-sxm-80g", model=TEXT, **asked), STORE))
     fits = lengths(prompt_tokens=8000, prompt_p99=60_000, turns=2, max_context=room)
     assert fits.max_context == room
     assert [f"--max-context {room}" in note for note in fits.notes] == [True]
@@ -244,7 +245,7 @@ def test_exactly_the_context_fits() -> None:
     half = room // 2
     assert lengths(prompt_tokens=half - 100, output_tokens=100, turns=2).notes == ()
     with pytest.raises(RequestError, match="ask for less"):
-        lengths(prompt_tokens=half - 99, output_tokens=100, turns=2)
+        check_context(resolve(prompt_tokens=half - 99, output_tokens=100, turns=2, model=TEXT))
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from variants import IMAGES, STORE, configuration, resolve, store_with
 
 from recommender import __version__
-from recommender.choose import constraints, recommend, relax
-from recommender.choose.select import Choice, NoCandidate, choose, predict
+from recommender.choose import constraints, rate, recommend, relax
+from recommender.choose.select import Choice, NoCandidate, Rejections, choose, predict
 from recommender.common.errors import UnknownName
 from recommender.request.request import Request
 from recommender.request.resolved_request import ResolvedRequest
@@ -20,13 +20,21 @@ def choices(monkeypatch: pytest.MonkeyPatch, *refused: tuple[tuple[str, int], ..
     """Refuses as often as that, with these rejections, then chooses; the concurrency of each try."""
     tried: list[int] = []
 
-    def answer(resolved: ResolvedRequest, _room: bool = True) -> Choice | NoCandidate:
+    def search(resolved: ResolvedRequest, **_how: bool) -> Choice | Rejections:
         tried.append(resolved.concurrency)
         if len(tried) <= len(refused):
-            return NoCandidate(FINDING, (), 3, refused[len(tried) - 1], False)
+            return Rejections([], False, 3, refused[len(tried) - 1], False)
         return Choice(predict(resolved, configuration(max_batch_size=64)), (FINDING,), 7, (("tp", 2),))
 
-    monkeypatch.setattr(recommend, "choose", answer)
+    def choose(resolved: ResolvedRequest, _room: bool = True) -> Choice | NoCandidate:
+        if resolved.concurrency in tried:  # searched before: why nothing fits
+            return NoCandidate(FINDING, (), 3, refused[tried.index(resolved.concurrency)], False)
+        outcome = search(resolved)
+        return NoCandidate(FINDING, (), 3, outcome.rejected, False) if isinstance(outcome, Rejections) else outcome
+
+    monkeypatch.setattr(rate, "search", search)
+    monkeypatch.setattr(rate, "choose", choose)
+    monkeypatch.setattr(recommend, "choose", choose)
     return tried
 
 

@@ -342,3 +342,17 @@ def test_what_fits_is_what_a_choice_is_found_for(request: Request, goals: dict[s
     """The quick question has the answer of the whole search."""
     case = resolve_request(replace(request, **goals), STORE)
     assert feasibility.fits(case) == isinstance(select.choose(case), select.Choice)
+
+
+@pytest.mark.parametrize("concurrency", [1, 4, 64])
+@pytest.mark.parametrize("goal", [{}, {"ttft_ms": 300.0}], ids=["rate", "rate and TTFT"])
+def test_a_short_search_counts_and_chooses_as_a_whole_one(concurrency: int, goal: dict[str, float]) -> None:
+    """What it leaves out, of servers that are too slow for the rate, decides neither."""
+    asked = {"gpu": "h100-sxm-80g", "gpu_count": 2, "model": "llama-3.1-8b-instruct", "workload": "chat"}
+    resolved = replace(resolve(**asked, rps=12.0, **goal), rps=12.0, concurrency=concurrency)
+    short, whole = select.search(resolved, short=True), select.search(resolved)
+    assert type(short) is type(whole)
+    assert (short.considered, dict(short.rejected)) == (whole.considered, dict(whole.rejected))
+    if isinstance(short, select.Choice) and isinstance(whole, select.Choice):
+        assert short.best.config == whole.best.config
+        assert short.best.speed == whole.best.speed

@@ -43,12 +43,15 @@ def _any_fits(resolved: ResolvedRequest, *, exactly: bool) -> bool:
             if not of_speed:
                 return True
             violated = set(goals)
-            if not _is_hopeless(resolved, config):
+            if not is_hopeless(resolved, config):
                 if not exactly:
                     return True
-                fast = speed.estimate(resolved, config, False, used.kv_tokens)
-                values |= constraints.speed_values(fast, resolved.request)
-                violated = {rule.record.id for rule in constraints.find_violated(of_speed, values)}
+                for capped in (False, True):  # what is too slow without is too slow
+                    fast = speed.estimate(resolved, config, False, used.kv_tokens, capped)
+                    values |= constraints.speed_values(fast, resolved.request)
+                    violated = {rule.record.id for rule in constraints.find_violated(of_speed, values)}
+                    if violated:
+                        break
             if not violated:
                 return True
             misses_goal = misses_goal or violated <= goals
@@ -83,7 +86,7 @@ def _holding(
         yield config, used, values
 
 
-def _is_hopeless(resolved: ResolvedRequest, config: Configuration) -> bool:
+def is_hopeless(resolved: ResolvedRequest, config: Configuration) -> bool:
     """Return whether the closed form misses a goal ``HOPELESS`` times, so that no simulation need tell.
 
     It knows no prefix cache, and of first tokens only those of a request alone. At a rate it tells the times of a

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, cast
 
 from recommender.choose.arrival_rate import arrive_at, tells_rate_only
 from recommender.choose.constraints import ConstraintFinding, is_of_engine, list_goal_constraints
-from recommender.choose.feasibility import may_fit
 from recommender.choose.looser_goals import offer_fewer_tiles
+from recommender.choose.rate import bound_by_arrivals, choose_for_rate, most_served
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.relax import RequestChange, suggest_change, suggest_others
-from recommender.choose.select import Candidate, Choice, NoCandidate, choose, excess, predict
+from recommender.choose.select import RATE_CONSTRAINT, Candidate, Choice, NoCandidate, choose, predict
 from recommender.common.errors import UnknownName, UserError
 from recommender.common.exit_codes import NEGATIVE
 from recommender.common.version import __version__
@@ -23,30 +22,17 @@ from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory_items import Memory
 from recommender.estimate.published_figures import PublishedFigure, find_published
 from recommender.estimate.similar_runs import SimilarRun, find_similar_runs
-from recommender.estimate.speed import Speed, estimate, replay
+from recommender.estimate.speed import Speed, replay
 from recommender.estimate.uncertainty import Range
 from recommender.knowledge.engines import LABELS, EngineName
 from recommender.knowledge.load import load
 from recommender.knowledge.names import resolve_model, resolve_release
 from recommender.knowledge.store import Store
-from recommender.request.load_lengths import exceeds_context
 from recommender.request.request import Request
-from recommender.request.resolved_request import ResolvedRequest, engines_for, resolve_request
+from recommender.request.resolved_request import ResolvedRequest, check_context, engines_for, resolve_request
 
 if TYPE_CHECKING:
     from recommender.choose.advisers import GivenSettings
-
-MAX_RPS_CONCURRENCY = 1024
-"""Requests at once for each GPU up to which a rate is tried."""
-RATE_CONSTRAINT = "goal-rps"
-LARGER = 5
-"""Doublings of a batch that reaches the rate, at most."""
-FLAT = 1
-"""Doublings in a row that may bring nothing: some batches of two are no faster than those of one."""
-SPARE = 1.1
-"""What a server must answer over the rate, or requests queue so long that a KV cache of 8 bits serves better."""
-WORTH = 0.05
-"""Least share of a request's time that twice the batch must save to be worth its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +89,11 @@ def recommend(request: Request, store: Store | None = None, room: bool = True) -
     NothingFits if no configuration passes.
     """
     resolved = resolve_with_checkpoint(request, store or load())
-    if not resolved.images and resolved.total_tokens() > resolved.model.text.max_positions:
-        raise exceeds_context(resolved.prompt_tokens + resolved.output_tokens, resolved.model)
+    check_context(resolved)
     preferred: tuple[ResolvedRequest, NoCandidate] | None = None
     for other in (*engines_for(request, resolved.model, resolved.version)[1:], None):
         if tells_rate_only(request):
-            resolved, outcome = _for_rate(resolved)
+            resolved, outcome = choose_for_rate(resolved)
         else:
             outcome = choose(resolved, room)
         if other is None or not isinstance(outcome, NoCandidate) or not is_of_engine(resolved, outcome.binding):
@@ -172,6 +157,8 @@ def configure_adviser(
     resolved = resolve_with_checkpoint(request, store or load())
     given = advisers.follow(resolved, adviser, added, left_out)
     config = advisers.build_configuration(resolved, given)
+    if config.session_len <= resolved.model.text.max_positions:  # of a longer session a warning tells
+        check_context(resolved)
     notes = resolved.notes
     if config.backend != resolved.engine:  # they say why we would take the other
         notes = tuple(note for note in notes if not note.startswith(f"{LABELS[resolved.engine].title}: "))
@@ -203,63 +190,6 @@ def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
     return resolve_request(request, store)
 
 
-def _for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice | NoCandidate]:
-    """Return the case and choice at the lowest concurrency that reaches the rate. Powers of two are tried.
-
-    Requests arrive one by one and wait for a place in the batch. The concurrency rises until all goals are met and
-    the next one would shorten a request by less than ``WORTH``, or give up accuracy that the rate does not need.
-    """
-    goals = list_goal_constraints(resolved.store)
-    tried = _first_likely(replace(resolved, rps=resolved.request.planned_rps))
-    outcome = choose(tried)
-    best, tries = (tried, outcome), [(tried, outcome)]
-    left, flat = LARGER, 0
-    while tried.concurrency < _most_at_once(resolved) and left:
-        missed = set() if isinstance(outcome, Choice) else goals & dict(outcome.rejected).keys()
-        if not (missed or isinstance(outcome, Choice)):
-            break
-        left -= RATE_CONSTRAINT not in missed
-        tried = replace(tried, concurrency=2 * tried.concurrency)
-        outcome = choose(tried)
-        if isinstance(outcome, NoCandidate) and not goals & dict(outcome.rejected).keys():
-            break  # the rate is the limit, not the memory for more requests at once
-        tries.append((tried, outcome))
-        if _is_worth(best, tried, outcome):
-            best, flat = (tried, outcome), 0
-        elif flat == FLAT:
-            break
-        else:
-            flat += 1
-    if isinstance(best[1], Choice):
-        return best
-    near = [case for each in tries for case in _near(*each)]
-    if near:
-        return min(near, key=lambda each: round(excess(each[1].best, resolved.request), 2))
-    return min(reversed(tries), key=_excess)
-
-
-def _excess(case: tuple[ResolvedRequest, Choice | NoCandidate]) -> float:
-    """Return by how much what misses only goals misses them; infinity if nothing misses only them."""
-    closest = case[1].closest if isinstance(case[1], NoCandidate) else None
-    return excess(closest, case[0].request) if closest else math.inf
-
-
-def _most_at_once(resolved: ResolvedRequest) -> int:
-    return MAX_RPS_CONCURRENCY * resolved.request.gpu_count
-
-
-def _first_likely(resolved: ResolvedRequest) -> ResolvedRequest:
-    """Return the case at the lowest concurrency that the closed form does not rule out; 1 if it rules out all."""
-    powers = range(_most_at_once(resolved).bit_length())
-    tries = [replace(resolved, concurrency=2**power) for power in powers]
-    return next((tried for tried in tries if may_fit(tried)), tries[0])
-
-
-def _near(tried: ResolvedRequest, outcome: Choice | NoCandidate) -> list[tuple[ResolvedRequest, Choice]]:
-    """Return what misses only goals by little, if that is all there is."""
-    return [(tried, outcome.near)] if isinstance(outcome, NoCandidate) and outcome.near else []
-
-
 def _with_hint(resolved: ResolvedRequest, near: Choice) -> Choice:
     """Add a hint to warnings of goals that may be missed: how less image detail would reach them."""
     hint = offer_fewer_tiles(resolved, near.best.config)
@@ -269,40 +199,6 @@ def _with_hint(resolved: ResolvedRequest, near: Choice) -> Choice:
         for each in near.warnings
     )
     return replace(near, warnings=tuple(warnings))
-
-
-def _is_worth(
-    best: tuple[ResolvedRequest, Choice | NoCandidate], tried: ResolvedRequest, outcome: Choice | NoCandidate
-) -> bool:
-    """Return whether a larger batch is clearly faster, or the first that fits.
-
-    It gives up accuracy only where the batch that does not may be too slow for the rate.
-    """
-    smaller = best[1]
-    if isinstance(smaller, NoCandidate):
-        return True
-    if isinstance(outcome, NoCandidate):
-        return False
-    fast, slow = outcome.best, smaller.best
-    spare = SPARE if fast.config.kv_bits == 8 else 1.0
-    if fast.config.kv_bits < slow.config.kv_bits and _most_served(best[0], slow).value >= spare * tried.rps:
-        return False
-    return fast.speed.latency_ms.value < (1 - WORTH) * slow.speed.latency_ms.value
-
-
-def _most_served(resolved: ResolvedRequest, candidate: Candidate) -> Range:
-    """Return the requests/s that the servers answer with full batches; for a closed loop those that are predicted."""
-    if not resolved.rps:
-        return candidate.speed.rps
-    config = candidate.config
-    full = replace(resolved, rps=0.0, concurrency=config.max_batch_size * config.servers)
-    return estimate(full, config, kv_tokens=candidate.memory.kv_tokens).rps
-
-
-def _bound_by_arrivals(served: Range, most: Range, arriving: float) -> Range:
-    """Return the answered requests/s, with the range of the ``most`` that are: never more than that, or than arrive."""
-    value = min(served.value, most.value, arriving)
-    return Range(value, min(value, most.low), min(max(value, most.high), arriving))
 
 
 def _warn_of_queue(
@@ -325,10 +221,10 @@ def _warn_of_queue(
 def _complete(
     resolved: ResolvedRequest, candidate: Candidate, findings: tuple[ConstraintFinding, ...]
 ) -> Recommendation:
-    most = _most_served(resolved, candidate)
+    most = most_served(resolved, candidate)
     speed = replace(candidate.speed, replayed=replay(resolved, candidate.config, candidate.memory.kv_tokens))
     if resolved.rps:
-        rps = _bound_by_arrivals(speed.rps, most, resolved.rps)
+        rps = bound_by_arrivals(speed.rps, most, resolved.rps)
         speed = replace(speed, rps=rps, profile=speed.profile and speed.profile.answer_at_most(rps.value))
     return Recommendation(
         made_by=f"lmdeploy-recommender {__version__}",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from recommender.choose import batch_room, candidates, constraints
 from recommender.choose.constraints import ConstraintFinding, ParsedConstraint
+from recommender.choose.feasibility import is_hopeless
 from recommender.choose.pick import pick
 from recommender.estimate import memory, speed
 from recommender.estimate.configuration import Configuration
@@ -27,6 +28,7 @@ LONG_CONTEXT = 4096
 """Tokens of a request, on average, from which runs won with a KV cache of 8 bits."""
 EIGHT_BITS_WIN = 1.07
 """Predicted gain from which they are chosen."""
+RATE_CONSTRAINT = "goal-rps"
 NOT_EXCLUDED = "The range of the prediction includes the goal: measure it."
 
 
@@ -74,14 +76,15 @@ def predict(
     fact_values: Mapping[str, Value] | None = None,
     ranged: bool = True,
     used: Memory | None = None,
+    capped: bool = True,
 ) -> Candidate:
     """Return a configuration with its estimates.
 
     ``fact_values`` holds the request's fact values and ``used`` the memory, if computed already. Without ``ranged``,
-    speeds have no range.
+    speeds have no range. ``capped`` as in ``speed.predict_load``.
     """
     used = used or memory.estimate(resolved, config)
-    fast = speed.estimate(resolved, config, ranged, used.kv_tokens)
+    fast = speed.estimate(resolved, config, ranged, used.kv_tokens, capped)
     values = dict(fact_values or constraints.fact_values(resolved))
     values |= constraints.config_values(resolved, config)
     values |= constraints.estimate_values(used, fast, resolved.request)
@@ -92,7 +95,8 @@ def predict(
 class Assessed:
     """A configuration, what rejects it, and which of the request's goals it misses. ``values`` fill their messages.
 
-    ``candidate`` is None where a fact or the memory rejects; ``used`` is None where a fact does.
+    ``candidate`` is None where a fact or the memory rejects, and in short where the rate is out of reach; ``used`` is
+    None where a fact does.
     """
 
     candidate: Candidate | None
@@ -108,46 +112,76 @@ class Assessed:
         return len(self.findings), latency, self.used.total if self.used else float("inf")
 
 
+@dataclass(frozen=True, slots=True)
+class Rejections:
+    """What rejects all configurations: those that come nearest, and how many were rejected by what.
+
+    ``missing_goals``: the nearest miss only goals. ``too_large`` as in ``NoCandidate``.
+    """
+
+    tier: list[Assessed]
+    missing_goals: bool
+    considered: int
+    rejected: tuple[tuple[str, int], ...]
+    too_large: bool
+
+
 def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate:
     """Return the best configuration for the goal that gives up the least accuracy.
 
     Accuracy is given up for memory; for speed only by ``_with_8_bits``. If something fits but misses a goal of the
     request, the search ends there. Without ``room`` the batch equals the load.
     """
-    known = constraints.fact_values(resolved)
-    applicable = constraints.select_applicable(resolved, known)
+    outcome = search(resolved, room)
+    return outcome if isinstance(outcome, Choice) else _explain_rejections(resolved, outcome)
+
+
+def search(resolved: ResolvedRequest, room: bool = True, short: bool = False) -> Choice | Rejections:
+    """Return what ``choose`` does, or why it chooses nothing.
+
+    In ``short`` what misses the rate is told by less work, without its speed.
+    """
+    fact_values = constraints.fact_values(resolved)
+    applicable = constraints.select_applicable(resolved, fact_values)
     rejected: Counter[str] = Counter()
     considered = 0
     tier: list[Assessed] = []
-    too_large, near = False, None
+    fits: list[Assessed] = []
+    too_large = False
     for configs in candidates.tiers(resolved):
-        assessed = [_assess(resolved, config, known, applicable) for config in configs]
+        assessed = [_assess(resolved, config, fact_values, applicable, short) for config in configs]
         tier = _binding(tier, assessed)
         considered += len(assessed)
         rejected.update(rule.record.id for entry in assessed for rule in (*entry.findings, *entry.missed))
-        fits = [entry for entry in assessed if entry.candidate and not entry.findings]
+        fits = [entry for entry in assessed if not entry.findings]
         passed = [entry.candidate for entry in fits if entry.candidate and not entry.missed]
         if passed:
             usual = candidates.usual_budget(resolved)
-            picked = _with_8_bits(resolved, pick(passed, resolved.request.goal, usual), known, applicable)
+            picked = _with_8_bits(resolved, pick(passed, resolved.request.goal, usual), fact_values, applicable)
             larger = batch_room.larger_batches(resolved, picked.config) if room else ()
-            best = _make_room(resolved, picked, larger, known, applicable)
+            best = _make_room(resolved, picked, larger, fact_values, applicable)
             warnings = constraints.evaluate(applicable, best.values, "warn")
             return Choice(best, warnings, considered, tuple(rejected.most_common()))
         if fits:
-            tier = fits
-            near = _find_near(resolved, fits, known)
             break
         if too_large := all(entry.used and not entry.used.free for entry in assessed):
             break  # no concession changes the weights
-    nearest = min(tier, key=lambda entry: (_excess_of(entry, resolved.request), entry.distance))
-    # What binds: of the constraints that reject the nearest candidate, the one that rejects most candidates.
-    violated = sorted((*nearest.findings, *nearest.missed), key=lambda finding: -rejected[finding.record.id])
+    return Rejections(fits or tier, bool(fits), considered, tuple(rejected.most_common()), too_large)
+
+
+def _explain_rejections(resolved: ResolvedRequest, outcome: Rejections) -> NoCandidate:
+    """Return what binds: of the constraints that reject the nearest candidate, the one that rejects most candidates."""
+    fact_values, counts = constraints.fact_values(resolved), dict(outcome.rejected)
+    near = _find_near(resolved, outcome.tier, fact_values) if outcome.missing_goals else None
+    nearest = min(outcome.tier, key=lambda entry: (_excess_of(entry, resolved.request), entry.distance))
+    violated = sorted((*nearest.findings, *nearest.missed), key=lambda finding: -counts[finding.record.id])
     binding, *others = constraints.explain_violated(violated, nearest.values)
-    counts = tuple(rejected.most_common())
-    choice = Choice(near, _warn_of_goals(resolved, near, applicable), considered, counts) if near else None
+    choice = None
+    if near:
+        warnings = _warn_of_goals(resolved, near, constraints.select_applicable(resolved, fact_values))
+        choice = Choice(near, warnings, outcome.considered, outcome.rejected)
     closest = None if nearest.findings else nearest.candidate
-    return NoCandidate(binding, tuple(others), considered, counts, too_large, choice, closest)
+    return NoCandidate(binding, tuple(others), outcome.considered, outcome.rejected, outcome.too_large, choice, closest)
 
 
 def _binding(before: list[Assessed], tier: list[Assessed]) -> list[Assessed]:
@@ -250,8 +284,12 @@ def _assess(
     config: Configuration,
     fact_values: Mapping[str, Value],
     applicable: tuple[ParsedConstraint, ...],
+    short: bool = False,
 ) -> Assessed:
-    """Return an assessment; memory and then speed are estimated only if nothing simpler rejects."""
+    """Return an assessment; memory and then speed are estimated only if nothing simpler rejects.
+
+    In ``short`` the speed of what misses a rate is not simulated where the closed form tells, or not capped.
+    """
     values = {**fact_values, **constraints.config_values(resolved, config)}
     findings = constraints.find_violated(applicable, values, estimated=(False,))
     if findings:
@@ -262,9 +300,14 @@ def _assess(
     findings = constraints.find_violated(of_memory, values, estimated=(True,))
     if findings:
         return Assessed(None, values, findings, used=used)
-    candidate = predict(resolved, config, fact_values, ranged=False, used=used)
-    findings = constraints.find_violated(applicable, candidate.values, estimated=(True,))
     goals = constraints.list_goal_constraints(resolved.store)
+    if short and not resolved.request.time_goals and is_hopeless(resolved, config):
+        missed = tuple(rule for rule in applicable if rule.record.id == RATE_CONSTRAINT)
+        return Assessed(None, values, (), missed, used)
+    candidate = predict(resolved, config, fact_values, ranged=False, used=used, capped=not short)
+    findings = constraints.find_violated(applicable, candidate.values, estimated=(True,))
+    if short and not findings:
+        return _assess(resolved, config, fact_values, applicable)
     missed = tuple(finding for finding in findings if finding.record.id in goals)
     others = tuple(finding for finding in findings if finding not in missed)
     return Assessed(candidate, candidate.values, others, missed, used)

@@ -96,44 +96,15 @@ class PointEstimate(NamedTuple):
 
 
 COEFFICIENTS = (
-    "request-host-ms",
-    "request-host-crowded-ms",
-    "request-overhead-ms",
-    "token-host-ms",
-    "megapixel-host-ms",
-    "tile-host-ms",
-    "tile-host-parallel-ms",
-    "tile-host-crowded-steps",
-    "encoded-again",
-    "first-token-room",
-    "first-token-host",
-    "step-ms",
-    "step-layer-ms",
-    "step-quantised-row-ns",
-    "prefill-efficiency",
-    "prefill-efficiency-quantised",
-    "expert-layer-ms",
-    "expert-efficiency-quantised",
-    "expert-spread",
-    "expert-tile-tokens",
-    "vision-passes",
-    "bandwidth-efficiency",
-    "latent-read-share",
-    "parallel-efficiency",
-    "reduction-ms",
-    "link-efficiency",
-    "pcie-link-gb-s",
-    "shared-step-share",
-    "tail-alone",
-    "tail-queue",
-    "tail-open",
-    "pytorch-request-overhead-ms",
-    "pytorch-prompt-layer-ms",
-    "pytorch-step-share",
-    "pytorch-prompt-latent-ms",
-    "pytorch-vision-layer-ms",
-    "pytorch-step-latent-ms",
-)
+    "request-host-ms", "request-host-crowded-ms", "request-overhead-ms", "token-host-ms", "megapixel-host-ms",
+    "tile-host-ms", "tile-host-parallel-ms", "tile-host-crowded-steps", "encoded-again", "first-token-room",
+    "first-token-host", "step-ms", "step-layer-ms", "step-quantised-row-ns", "prefill-efficiency",
+    "prefill-efficiency-quantised", "expert-layer-ms", "expert-efficiency-quantised", "expert-spread",
+    "expert-tile-tokens", "vision-passes", "bandwidth-efficiency", "latent-read-share", "parallel-efficiency",
+    "reduction-ms", "link-efficiency", "pcie-link-gb-s", "shared-step-share", "tail-alone", "tail-queue",
+    "tail-open", "pytorch-request-overhead-ms", "pytorch-prompt-layer-ms", "pytorch-step-share",
+    "pytorch-prompt-latent-ms", "pytorch-vision-layer-ms", "pytorch-step-latent-ms",
+)  # fmt: skip
 BY_HOST = ("-host-", "request-overhead-ms", "pytorch-prompt-", "pytorch-vision-")
 HOST_COEFFICIENTS = tuple(name for name in COEFFICIENTS if any(part in name for part in BY_HOST))
 GPU_COEFFICIENTS = (
@@ -145,14 +116,16 @@ PYTORCH_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("p
 EXPERT_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("expert-"))
 
 
-def estimate(resolved: ResolvedRequest, config: Configuration, ranged: bool = True, kv_tokens: int = 0) -> Speed:
+def estimate(
+    resolved: ResolvedRequest, config: Configuration, ranged: bool = True, kv_tokens: int = 0, capped: bool = True
+) -> Speed:
     """Return the speed of all servers of a configuration under the request's load.
 
     Without ``ranged`` each range collapses to its value, which is enough to compare. ``kv_tokens`` is the size of a
-    server's KV cache; 0 is no limit.
+    server's KV cache; 0 is no limit. ``capped``: see ``predict_load``.
     """
     coefficients = scale_coefficients(resolved.store, resolved.request.host_scale, resolved.request.card_scale)
-    point, profile = predict_load(resolved, config, resolved.concurrency, coefficients, kv_tokens)
+    point, profile = predict_load(resolved, config, resolved.concurrency, coefficients, kv_tokens, capped)
     widening, named = find_widening(resolved, config) if ranged else 1.0, partial(name_residual, config.backend)
     loaded = resolved.concurrency > config.servers or bool(resolved.rps)
     load = "alone" if not loaded else "load" if resolved.images else "text"
@@ -190,8 +163,12 @@ def predict_load(
     concurrency: int,
     coefficients: Mapping[str, float],
     kv_tokens: int = 0,
+    capped: bool = True,
 ) -> tuple[PointEstimate, LoadFigures | None]:
-    """Return the figures of all servers, and the quantiles where the load is simulated."""
+    """Return the figures of all servers, and the quantiles where the load is simulated.
+
+    Without ``capped``, which is quicker, the requests/s of servers that do not keep up may be too many.
+    """
     point = estimate_servers(resolved, config, concurrency, coefficients)
     if not load_profile.is_simulated(resolved, config, concurrency):
         return point, None
@@ -203,7 +180,7 @@ def predict_load(
         point = point._replace(alone=alone.latency.mean, first=alone.ttft.mean, step=alone.tpot.mean)
     if resolved.images and resolved.rps:
         profile = profile.lengthen_tails(point.first, point.alone, coefficients["tail-open"])
-    if not profile.keeps_up:  # too few requests are simulated to fill a large batch
+    if capped and not profile.keeps_up:  # too few requests are simulated to fill a large batch
         closed, places = fast_replace(resolved, rps=0.0), config.max_batch_size * config.servers
         most = predict_load(closed, config, places, coefficients, kv_tokens)[0].rps
         profile = profile.answer_at_most(most)

@@ -12,6 +12,7 @@ from recommender.knowledge.names import PART, resolve_gpu
 from recommender.knowledge.store import Store
 from recommender.request.command_line import parse_gpu
 from recommender.request.request import Request
+from recommender.request.resolved_request import check_context
 
 CORES_A_CARD = 16
 NONE: Mapping[str, float] = MappingProxyType({})
@@ -31,12 +32,14 @@ def plan_fleet(
     ``sizes`` empty: 1, 2, 4 and 8, as far as they divide a host. ``cpus`` 0: 16 a GPU. ``prices`` are per GPU and hour,
     by GPU id. Raises RequestError, UnknownName or CheckpointError.
     """
+    resolved = resolve_with_checkpoint(request, store)
+    check_context(resolved)
     kinds, unfit = _list_kinds(hosts, sorted(set(sizes)), cpus)
     outcomes = [size_fleet(request, kind, aim, store) for kind in kinds]
     fleets = best_first((fleet for fleet in outcomes if isinstance(fleet, SizedFleet)), prices)
     unfit += [misfit for misfit in outcomes if isinstance(misfit, Unfit)]
     notes = dict.fromkeys(note for name in hosts.values() for note in resolve_gpu(store, name)[1])
-    return FleetPlan(resolve_with_checkpoint(request, store), aim, prices, tuple(fleets), tuple(unfit), tuple(notes))
+    return FleetPlan(resolved, aim, prices, tuple(fleets), tuple(unfit), tuple(notes))
 
 
 def read_hosts(texts: Sequence[str], store: Store) -> dict[tuple[str, int], str]:

@@ -19,7 +19,7 @@ from recommender.knowledge.eras import options_of, within
 from recommender.knowledge.names import PART, resolve_gpu, resolve_model, resolve_release
 from recommender.knowledge.store import Store
 from recommender.request.image_tokens import image_tokens, most_image_tokens, tiles
-from recommender.request.load_lengths import prompt_in_turn, resolve_lengths, total_variance
+from recommender.request.load_lengths import exceeds_context, prompt_in_turn, resolve_lengths, total_variance
 from recommender.request.request import DEFAULT_CPUS, Request, read_mix
 
 if TYPE_CHECKING:
@@ -235,6 +235,14 @@ def resolve_request(
         image_sizes=read_mix(request.image_mix) if images else (),
         engine=engine,
     )
+
+
+def check_context(resolved: ResolvedRequest) -> None:
+    """Raise RequestError if the model's context does not hold the longest text and its answer; images come on top."""
+    longest, model = resolved.longest(), resolved.model
+    tokens = longest.prompt_tokens + longest.output_tokens
+    if tokens > model.text.max_positions - model.chat_tokens:
+        raise exceeds_context(tokens, model)
 
 
 def _why_engine(request: Request, engine: EngineName, model: records.Model, release: str) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from recommender.choose.reasons import Explanation, explain
 from recommender.choose.select import predict
 from recommender.common.errors import RequestError
 from recommender.common.pattern import pattern
+from recommender.request.resolved_request import check_context
 from recommender.review import checks, edits, shared_repairs
 from recommender.review.additions import option, spelled, variable
 from recommender.review.context import resolve_for
@@ -136,14 +137,14 @@ def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:
     others = () if case.script.generated else case.launch.alternatives
     if any(weighed_settings(case.resolved, other) != weighed_settings(case.resolved, case.launch) for other in others):
         return [], "branches of the file give it several configurations", []
+    try:
+        check_context(case.resolved)
+    except RequestError as error:
+        return [], str(error), []
     explanations = _recommended(case.twin or case)
     if explanations is None:
         return [], "no configuration fits; recommend shows the nearest change", []
-    wanted = [
-        explanation
-        for explanation in explanations
-        if _is_decided_here(case, explanation) and not _holds_session(case, explanation)
-    ]
+    wanted = [each for each in explanations if _is_decided_here(case, each) and not _holds_session(case, each)]
     new = {each.option: list(_change(case, each)) for each in wanted}
     blocked = [each for each in wanted if not new[each.option] and _is_missing(case, each)]
     flags = [each for each in blocked if each.kind == "flag"]

@@ -89,15 +89,14 @@ class HostLoop(Generic[R]):
         self.free = (at if at > self.free else self.free) + prepare
         ready = self.free + self.overhead * self.chance.uniform(*JITTER)
         incoming = Incoming(ready, number, at, request, TURNS)
-        if self.chunk:
+        if not self.chunk:  # nothing will delay it
+            heapq.heappush(self.incoming, incoming)
+        elif at >= self.written:  # nor did what was written
+            heapq.heappush(self.later, (at, number, incoming))
+        else:
             for now, written in self.writes:
                 if at < written and now < incoming.ready:
                     incoming = _delay(incoming, now, written)
-            if at < self.written:
-                heapq.heappush(self.incoming, incoming)
-            else:
-                heapq.heappush(self.later, (at, number, incoming))
-        else:  # nothing will delay it
             heapq.heappush(self.incoming, incoming)
         return incoming.ready
 
@@ -114,8 +113,9 @@ class HostLoop(Generic[R]):
             if self.incoming:
                 while self.incoming and self.incoming[0].ready <= now:
                     self.ready.append(heapq.heappop(self.incoming))
-                self.incoming = [_delay(each, now, done) for each in self.incoming]
-                heapq.heapify(self.incoming)
+                if self.incoming:
+                    self.incoming = [_delay(each, now, done) for each in self.incoming]
+                    heapq.heapify(self.incoming)
         return done
 
     def note(self, now: float, streams: int) -> None:
@@ -157,7 +157,8 @@ class HostLoop(Generic[R]):
 
     def take(self, until: float) -> Incoming[R] | None:
         """Return the next request that is ready by a time."""
-        self._prepare(until)
+        if self.unprepared:
+            self._prepare(until)
         if self.later and self.later[0][0] <= until:
             self._receive(until)
         if self.ready:

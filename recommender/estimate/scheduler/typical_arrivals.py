@@ -70,7 +70,10 @@ def typical_gaps(
     count = before + counted + after
     groups = math.ceil(count / max(together / dealt, 1))
     fewest, most = (times * groups for times in STRETCHES)
-    gaps, sizes = _draw_groups(together, burstiness, dealt, max(fewest, min(most, MOST_DRAWN)))
+    drawn = max(fewest, min(most, MOST_DRAWN))
+    rounded = 1 << (drawn - 1).bit_length()  # the first of many are the same as of few, and drawn once
+    gaps, sizes = _draw_groups(together, burstiness, dealt, rounded)
+    gaps, sizes = gaps[:drawn], sizes[:drawn]
     waits = queue.waits(gaps, sizes)
     numbers = list(accumulate(sizes, initial=0))
     marks = [(mark, mark.sums[-1] / numbers[-1]) for mark in _sum_marks(waits, sizes) if mark.sums[-1]]
@@ -79,10 +82,11 @@ def typical_gaps(
         first = bisect_left(numbers, numbers[start] + before)
         last = bisect_left(numbers, numbers[first] + counted)
         requests = numbers[last] - numbers[first]
-        return math.fsum(
-            mark.weight * abs(math.log((mark.between(first, last) / requests + FEWEST) / usual))
-            for mark, usual in marks
-        )
+        parts = []
+        for (weight, groups, sums), usual in marks:
+            share = (sums[bisect_left(groups, last)] - sums[bisect_left(groups, first)]) / requests
+            parts.append(weight * abs(math.log((share + FEWEST) / usual)))
+        return math.fsum(parts)
 
     last_start = bisect_left(numbers, numbers[-1] - count - max(sizes))
     start = min(range(0, max(last_start, 1), max(last_start // STARTS, 1)), key=differs)
@@ -101,10 +105,6 @@ class _Mark(NamedTuple):
     groups: Sequence[int]
     sums: Sequence[float]
 
-    def between(self, first: int, last: int) -> float:
-        """Return the sum of the groups from ``first`` to before ``last``."""
-        return self.sums[bisect_left(self.groups, last)] - self.sums[bisect_left(self.groups, first)]
-
 
 def _sum_marks(waits: Sequence[tuple[float, float]], sizes: Sequence[int]) -> list[_Mark]:
     """Return what tells stretches apart.
@@ -113,13 +113,16 @@ def _sum_marks(waits: Sequence[tuple[float, float]], sizes: Sequence[int]) -> li
     first and last. Of the highest limit also all requests of groups that exceed it: these delay the decoding of all.
     """
     middles = [(first + last) / 2 for first, last in waits]
-    order = sorted(range(len(middles)), key=middles.__getitem__)
-    numbers = list(accumulate(map(sizes.__getitem__, order)))
+    numbers: Sequence[int] = range(1, len(sizes) + 1)
+    if max(sizes) > 1:
+        order = sorted(range(len(middles)), key=middles.__getitem__)
+        numbers = list(accumulate(map(sizes.__getitem__, order)))
+    ordered = sorted(middles)
     marks: list[_Mark] = []
     groups: Sequence[int] = range(len(waits))
     limit = 0.0
     for quantile, weight in QUANTILES.items():  # who is above a limit is above those before it
-        limit = middles[order[bisect_left(numbers, quantile * numbers[-1])]]
+        limit = ordered[bisect_left(numbers, quantile * numbers[-1])]
         groups = [group for group in groups if waits[group][1] > limit or waits[group][0] >= limit]
         marks += _sum_above(limit, weight, groups, waits, sizes)
     groups = [group for group in groups if waits[group][1] > limit]
@@ -131,21 +134,19 @@ def _sum_above(
     limit: float, weight: int, groups: Sequence[int], waits: Sequence[tuple[float, float]], sizes: Sequence[int]
 ) -> Iterator[_Mark]:
     """Yield how many requests of the groups that reach a limit are above it, and by how much."""
-    longer = more = 0.0
-    above, beyond = [longer], [more]
+    above: list[float] = []
+    beyond: list[float] = []
     for group in groups:
-        (first, last), size = waits[group], sizes[group]
+        first, last = waits[group]
+        size: float = sizes[group]
         if first >= limit:
-            longer += size
-            more += size * (last - first + 2 * (first - limit)) / 2
+            beyond.append(size * (last - first + 2 * (first - limit)) / 2)
         else:
-            part = (last - limit) / (last - first) * size
-            longer += part
-            more += part * (last - limit) / 2
-        above.append(longer)
-        beyond.append(more)
-    yield _Mark(weight, groups, above)
-    yield _Mark(weight, groups, beyond)
+            size *= (last - limit) / (last - first)
+            beyond.append(size * (last - limit) / 2)
+        above.append(size)
+    yield _Mark(weight, groups, list(accumulate(above, initial=0.0)))
+    yield _Mark(weight, groups, list(accumulate(beyond, initial=0.0)))
 
 
 @lru_cache(maxsize=8)
