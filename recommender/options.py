@@ -291,7 +291,7 @@ def build_request(options: dict[str, Any], *, fleet: bool = False) -> Request:
     if "burstiness" in given and not arriving:
         raise RequestError("--burstiness: only arrivals have gaps between them; add --rps, or leave it out")
     if {"burstiness", "rps", "load"} <= given.keys():
-        raise RequestError("--burstiness: with --concurrency the rate is a goal, and nothing arrives; leave one out")
+        raise RequestError("--burstiness: with --concurrency, --rps is a goal and sets no arrivals; remove one")
     store = load()
     built = command_line.read(given, text_only=options["text_only"], loads=store.loads, workloads=store.workloads)
     if path := given.get("trace"):
@@ -313,7 +313,7 @@ def build_recommendation(options: dict[str, Any]) -> Recommendation:
 
     request, follow = build_request(options), options["follow"]
     if follow and (steering := [name for name in CHOICES if options[name]]):
-        raise RequestError(f"--{steering[0]} steers our own choice, and --follow takes another; remove one")
+        raise RequestError(f"--{steering[0]} steers our own choice, but --follow uses an adviser's; remove one")
     if follow is None:
         if options["added"] or options["left_out"]:
             name = "--with" if options["added"] else "--without"

@@ -151,9 +151,10 @@ def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate
 
 
 def _binding(before: list[Assessed], tier: list[Assessed]) -> list[Assessed]:
-    """Return the tier that says what binds: the last, unless facts reject all of it and memory rejected one before.
+    """Return the tier whose rejections name the binding constraint.
 
-    An engine that cannot give up more accuracy does not hide that memory is short.
+    That is the last one. If facts alone reject all of it and memory rejected a candidate before, it is the one before:
+    an engine that cannot give up more accuracy must not hide that memory is short.
     """
     return before if any(entry.used for entry in before) and not any(entry.used for entry in tier) else tier
 

@@ -72,7 +72,7 @@ would; 2 bad command line; 3 this machine lacks something (a GPU for
     "--confidence",
     metavar="P",
     default="0.5",
-    help="Share of predictions that must hold: 0.9 sizes for the slow end of the range. [0.5]",
+    help="Chance that the servers are as fast as planned; 0.9 plans for slower ones. [0.5]",
 )
 @click.option("--cpus", metavar="N", help="CPU cores per host. [16 per GPU]")
 @click.option("--network", metavar="GBPS", default="10", help="Network bandwidth per host, in Gbit/s. [10]")

@@ -151,7 +151,7 @@ def _count(busy: float, pooled: int, shares: int, together: float, burstiness: f
 
 
 def _requests(turns: Sequence[Sequence[SimulatedRequest]], count: int) -> Iterator[SimulatedRequest]:
-    """Yield requests of all turns alike; each comes as often as the others of its turn, in a random order."""
+    """Yield as many requests of each turn; within a turn, yield each equally often, in random order."""
     chance = random.Random(SEED)
     drawn = []
     for turn in turns:

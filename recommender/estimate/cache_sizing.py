@@ -28,8 +28,8 @@ def session_length(resolved: ResolvedRequest, tiles: int, max_tokens: int, prefi
     It holds the largest image that the model accepts, ``max_tokens`` of answer, and a
     full prefill pass of ``prefill_tokens``. TurboMind batches only prompts whose
     lengths sum to the session length, so a shorter session would waste the budget
-    (0.16.0 src/turbomind/engine/engine.cc:464). Texts in parallel get room for one prompt more, of
-    which a pass takes a part: without, gpt-oss-20b on code answered 2 to 3 % less (one H100, 64 and 256 in flight).
+    (0.16.0 src/turbomind/engine/engine.cc:464). Concurrent texts get room for one more prompt, because a pass can
+    take a part of it. Without that room, gpt-oss-20b on code answered 2 to 3 % less (one H100, concurrency 64 and 256).
     """
     longest = resolved.longest()
     largest = longest.largest_tokens(tiles) - longest.output_tokens + max_tokens

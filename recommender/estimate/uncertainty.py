@@ -118,7 +118,7 @@ def remove_impossible(
     token = _at_least(figures["token_ms"], step)
     if output_tokens > 1:
         token = _up_to(token, latency.high / (output_tokens - 1))
-    # A first token and the later ones, each at its least, are the least answer.
+    # An answer takes at least the shortest TTFT plus the shortest time of each later token.
     least = ttft.low + (output_tokens - 1) * token.low
     latency = replace(latency, low=min(max(latency.low, least), latency.value))
     return {

@@ -294,7 +294,7 @@ def _size(layout: Layout) -> Size:
 
 
 def _cpus(layout: Layout, host_pods: int) -> tuple[int, str]:
-    """Return a pod's request of CPU time in thousandths of a core, and why."""
+    """Return the CPU request of a pod in thousandths of a core, and the reason."""
     recommendation, config = layout.recommendation, layout.recommendation.config
     rate = layout.rps or recommendation.speed.rps.value / config.servers
     needed, mean = (

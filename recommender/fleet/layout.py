@@ -69,7 +69,7 @@ def lay_out(fleet: SizedFleet, plan: FleetPlan) -> Layout:
     """Return one host's recommendation and the number of hosts, for the artefacts."""
     kind, config = fleet.kind, fleet.config
     concurrency = config.max_batch_size * servers_of(kind, config)
-    # What stands for a mix is too long for the head of a file; the lengths and the most images of it stay.
+    # The words of a mix are too long for the head of a file; its lengths and its highest image count stay.
     own = replace(fleet.resolved.request, asked=())
     request = replace(own, gpu_count=kind.cards, cpus=kind.cpus, concurrency=concurrency)
     recommendation = recommend(request, plan.resolved.store, room=False)

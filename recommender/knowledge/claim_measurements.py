@@ -138,7 +138,7 @@ def measure(
 def compare(comparison: records.ComparedRuns, runs: Runs) -> MeasuredComparison:
     """Return the ratio at every load that both sides measured without failures, with a rate and times that agree."""
     of, than = starts(runs, comparison.of), starts(runs, comparison.than)
-    # A limit on the tiles changes the tokens of the same image, which is then what is compared.
+    # A limit on the tiles changes the tokens of an image, so such runs are compared by the image, not by its tokens.
     tokens = not any(runs[name].max_tiles for name in (*of, *than))
     field = FIELDS[comparison.figure]
     one, other = (_figures((runs[name] for name in side), field, tokens) for side in (of, than))

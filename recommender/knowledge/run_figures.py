@@ -189,7 +189,10 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _opening(ends: Sequence[int], answered: Sequence[int], clients: int) -> set[int]:
-    """Return the places of the answers to the first requests sent; the first to end would be the shortest."""
+    """Return the places of the answers to the requests sent first.
+
+    The answers that ended first would not do: they are the shortest.
+    """
     sent = [end - took for end, took in zip(ends, answered, strict=True)]
     return set(sorted(range(len(sent)), key=sent.__getitem__)[:clients])
 

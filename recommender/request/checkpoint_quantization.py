@@ -47,7 +47,7 @@ def _compressed(where: str, entries: Mapping[str, Any]) -> dict[str, Any]:
         group = entries["config_groups"]["group_0"]
         bits, size = group["weights"]["num_bits"], group["weights"].get("group_size") or 0
         version = str(group.get("format") or entries["format"])
-        # Rules are not run: an expression of a stranger may take forever.
+        # The rules are regular expressions from an unknown author: matching them could take forever.
         only_experts = any(rule.startswith("re:") and "attn" in rule for rule in entries.get("ignore") or [])
     except (KeyError, TypeError, AttributeError):
         raise CheckpointError(

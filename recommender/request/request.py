@@ -287,8 +287,8 @@ class Request:
         shortest = self.prompt_tokens or (prompts[-1] if prompts else 0)
         if self.prefix_tokens and shortest and self.prefix_tokens >= shortest:
             raise RequestError(
-                f"--prefix-tokens {self.prefix_tokens}: a prompt of {shortest} tokens holds no such prefix and text of "
-                "its own; the prefix is part of --input-tokens"
+                f"--prefix-tokens {self.prefix_tokens}: prompts have {shortest} tokens, prefix included; use "
+                "fewer, or raise --input-tokens"
             )
         longest = self.output_p99 or self.output_tokens or (outputs[-1] if outputs else 0)
         check_room(self.max_context, self.prefix_tokens, longest)

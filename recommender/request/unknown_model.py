@@ -102,7 +102,7 @@ def family(name: str, release: str, preferred: set[str]) -> tuple[str, bool]:
     listed = served(release, "turbomind") | served(release, "pytorch")
     sees = bool(SEES.search(last))
     whole = [each for each in listed if not PARTS.search(each) and not (sees and READS.search(each))]
-    # Of architectures of one name, such as Glm4 for text and for images, the covered one, then the shortest.
+    # Some architectures share a name, such as Glm4 for text and for images: prefer a covered one, then the shortest.
     ranked = sorted(whole, key=lambda each: (each not in preferred, len(each), each))
     by_key: dict[str, str] = {}
     for architecture in ranked:

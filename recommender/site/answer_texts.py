@@ -60,8 +60,8 @@ COMPOSED = (
     "{0} is given {1} times ({2}): all GPUs of a server must be the same model; name one, "
     "or compare several with recommend plan",
     "--burstiness: only arrivals have gaps between them; add --rps, or leave it out",
-    "--burstiness: with --concurrency the rate is a goal, and nothing arrives; leave one out",
-    "--{0} steers our own choice, and --follow takes another; remove one",
+    "--burstiness: with --concurrency, --rps is a goal and sets no arrivals; remove one",
+    "--{0} steers our own choice, but --follow uses an adviser's; remove one",
     "{0} needs --follow; to change a generated script, set the variables at its top",
     "Refuted", "No-effect", "Outdated", "Measured on LMDeploy {0}: {1}; {2}; {3}.", "random weights", "{0}, {1}: x{2}.",
     "Outside the verdict: {0}.", "CPU cores", "the CPU cores", "network", "the network", "tp {word}",

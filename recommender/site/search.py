@@ -163,7 +163,7 @@ class Sections(HTMLParser):
 def entries(address: str, html: str, tags: Sequence[str]) -> Iterator[list[Any]]:
     """Yield the entries of a page: address, title, kind, text, further words."""
     kind = next(kind for start, kind in KINDS.items() if address.startswith(start))
-    # An index repeats what its pages say.
+    # An index page repeats its pages' texts, so it is not searched itself.
     characters = 0 if address.endswith("/index.html") and address != "how-to/index.html" else kind.characters
     parser = Sections()
     # Parsing a page takes as long as rendering it, so it ends at the title if nothing else is kept.

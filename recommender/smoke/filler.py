@@ -52,7 +52,7 @@ def write_filler(beginning: str, chars: int) -> str:
 
 
 def made_up_words(beginning: str, count: int) -> list[str]:
-    """Return this many different words of letters, each after ``beginning``; none of them is one of WORDS."""
+    """Return ``count`` different words that start with ``beginning``; none of them is in WORDS."""
     halves = ["".join(reversed(letters)) for letters in product(ascii_lowercase, repeat=MADE_UP // 2)]
     seconds = halves[: -(-count // len(halves))]
     return [beginning + first + second for second in seconds for first in halves][:count]

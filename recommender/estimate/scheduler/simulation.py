@@ -161,9 +161,9 @@ def keeps_up(answers: Sequence[SimulatedAnswer]) -> bool:
 def usually_running(
     server: SimulatedServer, turns: Sequence[Sequence[SimulatedRequest]], rate: float
 ) -> tuple[float, float]:
-    """Return how many requests a server runs at requests/s, and how long a pass takes in ms, both about.
+    """Estimate how many requests a server runs at ``rate`` requests/s, and how long a pass takes in ms.
 
-    A pass decodes a token of each, and the time that prompts take delays all.
+    Each pass decodes one token of every running request; prefill delays all of them.
     """
     requests = [request for turn in turns for request in turn]
     output = math.fsum(request.output for request in requests) / len(requests)

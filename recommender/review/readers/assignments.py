@@ -1,4 +1,4 @@
-"""Read assignments of files whose lines are commands: of make, just, and files of variables beside them."""
+"""Read variable assignments in makefiles, justfiles and the variable files beside them."""
 
 import re
 from collections.abc import Mapping

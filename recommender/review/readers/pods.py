@@ -188,7 +188,7 @@ def _snake(name: str) -> str:
 
 
 def given(node: Node, *names: str) -> Node | None:
-    """Return what is below keys, in the spelling of Kubernetes or of Terraform: ``httpGet``, ``http_get``."""
+    """Return the node below keys, as Kubernetes or Terraform spells them: ``httpGet`` or ``http_get``."""
     return node.get(*names) or node.get(*(_snake(name) for name in names))
 
 

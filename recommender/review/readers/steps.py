@@ -315,7 +315,7 @@ def _opened(page: SourceText, node: Node) -> Iterator[Word]:
 
 
 def _is_command(program: Node, arguments: Node) -> bool:
-    """Return whether a program and its arguments are one command: of a list, or of a text as PM2 has it."""
+    """Return whether arguments belong to a program: they are a list, or one text after lmdeploy as in PM2."""
     named = program.text.rpartition("/")[2] if program.kind == "scalar" else ""
     return arguments.kind == "list" or (arguments.kind == "scalar" and named == "lmdeploy")
 

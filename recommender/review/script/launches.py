@@ -121,7 +121,7 @@ def _launch(page: SourceText, fields: Sequence[Field], around: Surroundings, sta
             starts, rest = "api_server", list(fields[2:])
         elif starts is None:
             starts, instead = "api_server", fields[2] if len(fields) > 2 else None
-            # A path in place of the subcommand is the intended model.
+            # If a path is where the subcommand belongs, it was meant as the model.
             rest = list(fields[2:]) if instead and re.search(r"[/.$]", page.text[instead.start : instead.end]) else rest
     read = _Arguments(page, starts, f"serve {starts}").read(rest)
     return Launch(

@@ -57,7 +57,7 @@ class Unwrapped:
 
 
 def program(field: Field) -> str:
-    """Return a program's name without its folder and, of LMDeploy as uvx and pipx install it, without its release."""
+    """Return a program's name without its folder, and without a pinned release (``lmdeploy==0.18.0`` of uvx, pipx)."""
     name = (field.value or "").rpartition("/")[2]
     return "lmdeploy" if PINNED.fullmatch(name) else name
 

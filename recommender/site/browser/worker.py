@@ -31,7 +31,7 @@ def _answer(words: Sequence[str], files: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _questions(text: str, options: Mapping[str, str]) -> list[tuple[int, dict[str, str]]]:
-    """Return the line of each launch in a script, and what is known of the question that it answers."""
+    """Return the line of each launch in a script, and what the launch tells about the request."""
     from recommender.api import review  # loaded with the first script
 
     return [(case.launch.place.line, dict(_known(case))) for case in review(text, "script", **options).cases]

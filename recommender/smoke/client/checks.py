@@ -146,7 +146,7 @@ def _check_schema(
     text, finish = server.chat(body, "a JSON request")
     wrong = schema_error(text, schema)
     if wrong and random and finish == "length" and begins_json(text):
-        # Between two marks a schema allows blanks without end, and random weights may choose nothing else.
+        # A schema allows any number of blanks between two marks, and random weights may write only blanks.
         return f"an answer by JSON schema begins as JSON does; random weights did not end it within {tokens} tokens"
     if wrong:
         raise Failure("malformed-json", f"a JSON request: {wrong}; it ended with {finish or 'nothing'}: {text[:200]!r}")

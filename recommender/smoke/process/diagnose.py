@@ -27,7 +27,7 @@ FRAME = re.compile(r'File "[^"]+", line \d+, in ')
 RAISED = re.compile(r"^[\s|]*(?:\w+: +)?([\w.]*(?:Error|Exception))\b")
 # Transformers says so of models that load.
 NOTICE = "It has no effect here and is ignored"
-# What a process raises because another one, the PyTorch engine, ended: the cause stands before it.
+# A process raises this after the PyTorch engine's process ended; the log has the cause above it.
 FOLLOWS = "RPCServerDeadError"
 # Log patterns of each failure at start-up; the first match names it.
 AT_START = (

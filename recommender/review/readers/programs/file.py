@@ -1,7 +1,7 @@
 """Read the servers that programs in JavaScript, Go, Rust, Java, Groovy and the like start.
 
-A list of texts is a command, be it in a call, in a variable that grows, or behind `args`; so is a text that holds one.
-What a program computes otherwise stays unknown.
+A list of texts is read as a command: in a call, in a variable that grows, or after `args`. So is a text that contains
+a command. Whatever else a program computes stays unknown.
 """
 
 from __future__ import annotations

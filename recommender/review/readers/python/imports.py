@@ -38,7 +38,7 @@ def imports(values: Values) -> Imports:
 
 
 def modules(page: SourceText, values: Values) -> Iterator[Launch]:
-    """Yield each module of LMDeploy's servers that the file imports, unless it handles that it is missing."""
+    """Yield each module of LMDeploy's servers that the file imports without handling a failed import."""
     for node in values.nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(SERVING):
             names = [node.module or ""]

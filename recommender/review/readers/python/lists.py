@@ -135,9 +135,9 @@ def is_grown(scopes: Scopes, node: ast.expr) -> bool:
 def additions(
     scopes: Scopes, node: ast.Name | ast.Attribute, base: ast.expr | None, passed: bool = True
 ) -> Iterator[Added]:
-    """Yield what is added to a list or a text before it is used; last, what may be added at another time.
+    """Yield what is added to a list or a text before its use, then what may be added at another time.
 
-    ``passed``: also by a function that takes it.
+    ``passed``: include what a function adds to its argument.
     """
     events = [(growth, scope, added(growth)) for growth, scope in scopes.growth.get(key_of(node), ())]
     events += _passed(scopes, node) if passed else ()

@@ -18,7 +18,7 @@ from recommender.review.shell.walker import new_run
 
 BASH = pattern(r"\s*%%(?:bash|sh|script[ \t]+(?:ba)?sh)\b[^\n]*\n")
 OTHER_CELL = pattern(r"\s*%%(?!time|capture)\w+")
-# A line for the shell, a magic, or a question.
+# IPython's special lines: a shell command (!), a magic (%) or a help request (?).
 SPECIAL = pattern(
     r"(?m)^[ \t]*+(?P<all>(?:\w[\w, ]*+=[ \t]*)?(?:(?P<shell>!+(?:[^\n\\]|\\.|\\\n)*)|%{1,2}[A-Za-z][^\n]*|\?[^\n]*))"
 )

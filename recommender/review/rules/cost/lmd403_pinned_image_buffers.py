@@ -1,8 +1,8 @@
 """Host memory pinned for image buffers
 
 ## What it does
-Reports an InternVL model on TurboMind 0.16.0 or 0.17.0 whose prefill tokens plus batch size exceed the constraint
-`vision-host-memory`. It is not reported if `recommend` would choose as many prefill tokens for the given load.
+Reports an InternVL model on TurboMind 0.16.0 or 0.17.0 if prefill tokens plus batch size exceed the limit of the
+constraint `vision-host-memory`. Nothing is reported if `recommend` would choose as many prefill tokens for the load.
 
 ## Why
 In these two releases the vision encoder pins host memory for two tiles per token of a forward pass, on every GPU.

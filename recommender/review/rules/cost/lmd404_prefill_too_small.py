@@ -6,10 +6,10 @@ the goal. A pass of TurboMind takes that number and the batch size together. If 
 reported only if `recommend` would choose more.
 
 ## Why
-The engine reads a longer prompt in chunks, one pass each. This works, but takes longer: on an H100 a 1280 x 720 image
-(2,378 tokens) took 400 ms with 512, and 263 to 329 ms with 4,096. In TurboMind from 0.16.0 each pass encodes the images
-again: with 64 in flight an H200 answered 8 requests a second of InternVL3-2B with 512, and 21 with 4,096 (random
-weights). For a single request, a smaller value saves memory, not time.
+The engine reads a longer prompt in chunks, one pass each. This works, but takes longer. On an H100 a 1280 x 720 image
+(2,378 tokens) took 400 ms with 512. With 4,096 it took 263 to 329 ms. In TurboMind from 0.16.0 each pass encodes the
+images again. At 64 concurrent requests of InternVL3-2B (random weights), an H200 answered 8 requests per second with
+512. With 4,096 it answered 21. For a single request, a smaller value saves memory, not time.
 
 ## Bad
 For 1280 x 720 images:

@@ -2,7 +2,7 @@
 
 ## What it does
 Reports `--enable-prefix-caching` for a vision model if the release or the engine does not cache prompts with images,
-or disables the cache for the model; and for a model with a sliding window on the PyTorch engine.
+or disables the cache for the model. Also reports it for a model with a sliding window on the PyTorch engine.
 
 ## Why
 Up to 0.10.0 TurboMind bypasses the cache for such prompts. From 0.10.1 on LMDeploy disables it with a warning. Since

@@ -1,8 +1,8 @@
 """A batch that the KV cache cannot hold
 
 ## What it does
-Reports a `--max-batch-size` of more than twice the requests of the given load that the cache holds, by estimate.
-Images count as one tile.
+Reports a `--max-batch-size` above twice the number of requests that the cache holds. That number is estimated for the
+given load, with images of one tile.
 
 ## Why
 A request joins the batch only if there are free blocks for its tokens. Slots beyond that stay empty. But each slot

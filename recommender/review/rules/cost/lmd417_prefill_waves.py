@@ -1,16 +1,16 @@
 """Prefill tokens that make requests move in waves
 
 ## What it does
-Reports a `--max-prefill-token-num`, set or default, with room for at least twice the prompts that complete per pass.
-Applies to requests with images, if `recommend` would choose less for the same number of servers.
+Reports a `--max-prefill-token-num`, set or default, that fits at least twice as many prompts as complete per pass. It
+is reported for requests with images, and only if `recommend` would choose less for the same number of servers.
 
 ## Why
 One thread prepares images one by one. The prompts that complete per pass are about the concurrency divided by the
 output tokens. With more room the engine takes all prepared requests at once. Then the thread and the engine wait for
 each other, and requests move in waves.
 
-Measured with 64 concurrent 448 x 448 images and 16 output tokens on one H100, in requests per second: 66 to 85 with
-4,096 tokens (seven starts), 74 to 85 with the default 8,192 (six), 77 to 89 with 1,024 (nine).
+Measured with 64 concurrent 448 x 448 images and 16 output tokens on one H100, in requests per second. 1,024 tokens: 77
+to 89 (nine starts). 4,096 tokens: 66 to 85 (seven starts). 8,192 tokens, the default: 74 to 85 (six starts).
 
 ## Bad
 For 64 concurrent 448 x 448 images with 16 output tokens each:

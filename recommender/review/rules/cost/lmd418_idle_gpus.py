@@ -1,8 +1,8 @@
 """GPUs that the server does not use
 
 ## What it does
-Reports a server, the only one of its file, that is given more GPUs than `--tp` uses: in CUDA_VISIBLE_DEVICES, or by
-its container.
+Reports a server that gets more GPUs than `--tp` uses, from CUDA_VISIBLE_DEVICES or from its container. It is reported
+only if no other server is in the file.
 
 ## Why
 `--tp` is 1 by default, so LMDeploy uses the first GPU. The others stay idle, and in a cluster no one else gets them.

@@ -1,8 +1,8 @@
 """A cache share beyond what one request needs
 
 ## What it does
-Reports a `--cache-max-entry-count` that was set for one request at a time and holds at least eight times the tokens
-it needs, in 10 % of the GPU's memory or more. LMD406 reports larger shares.
+Reports a `--cache-max-entry-count` for one request at a time whose cache holds at least eight times the tokens that
+the request needs and takes at least 10 % of the GPU's memory. LMD406 reports larger shares.
 
 ## Why
 A request uses only its own tokens. More cache does not make it faster: with shares from 6 to 80 %, one image at a

@@ -1,7 +1,7 @@
 """A container that exits at once
 
 ## What it does
-Reports a server that a container's own command starts in the background without waiting for it.
+Reports a container whose command starts the server in the background and does not wait for it.
 
 ## Why
 A container lives as long as its first process. The shell that starts the server in the background has nothing left to

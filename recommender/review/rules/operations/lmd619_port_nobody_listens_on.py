@@ -1,8 +1,8 @@
 """A port on which the server does not listen
 
 ## What it does
-Reports published ports of a container, probes, and ports of a pod or of its Service that lead to another port than
-the server's `--server-port` (23333 by default).
+Reports ports that lead to another port than the server's `--server-port` (23333 by default): published ports of a
+container, ports of probes, and ports of a pod or its Service.
 
 ## Why
 The server starts, but nobody reaches it: connections to the published port are refused, and a probe that asks the

@@ -1,8 +1,8 @@
 """Interactive API pages in production
 
 ## What it does
-Reports a reachable server without `--disable-fastapi-docs` that the script keeps running: it restarts it, probes it,
-registers it with a proxy or sets keys.
+Reports a server in production without `--disable-fastapi-docs`. A server counts as in production if other hosts can
+reach it and the script restarts it, probes it, registers it with a proxy or sets keys.
 
 ## Why
 The pages at / and /redoc list every route, management routes included, with forms to call them. Clients do not need

@@ -1,8 +1,8 @@
 """Images fetched from any address
 
 ## What it does
-Reports a reachable vision server without `--allowed-media-domains` that the script keeps running, in releases that
-have the option.
+Reports a vision server in production without `--allowed-media-domains`, in releases that have the option. LMD504 says
+which servers count as in production.
 
 ## Why
 Clients can send links instead of images, and the server fetches them from any public host. So anyone who can send a

@@ -1,8 +1,8 @@
 """A server without a model
 
 ## What it does
-Reports `lmdeploy serve api_server` without a model, and a model that is a variable in a list of words, which no shell
-expands: the JSON form of CMD in a Dockerfile, or the arguments of a pod.
+Reports `lmdeploy serve api_server` without a model. Also reports a model that is a variable where no shell expands it:
+in the JSON form of CMD in a Dockerfile, or in the arguments of a pod.
 
 ## Why
 The model is the only required argument: a repository name or a folder. No option sets it; `--model-name` only sets

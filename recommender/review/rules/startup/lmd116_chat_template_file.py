@@ -1,8 +1,8 @@
 """A chat template file for a model that has its own
 
 ## What it does
-Reports a `--chat-template` file for a model whose tokenizer has a template, in 0.10.0 or newer; also whether the file
-is missing beside a script on this machine.
+Reports a `--chat-template` file for a model whose tokenizer has a template, in 0.10.0 or newer. If the script is on
+this machine, the rule also says when the file is missing.
 
 ## Why
 If the file is missing at startup, LMDeploy takes the value for a name and stops. If it exists, it replaces the

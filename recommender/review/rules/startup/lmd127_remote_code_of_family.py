@@ -2,8 +2,9 @@
 
 ## What it does
 Reports an unknown model without `--trust-remote-code` if every known checkpoint of its family has its configuration
-as code: `InternVL2-8B`, for example, because `InternVL3-8B` has. A repository must be of the same organisation; a
-folder goes by its name. `lmdeploy chat` and `lmdeploy lite` are checked too, known models included.
+as code. Example: `InternVL2-8B`, because `InternVL3-8B` has. A repository counts as of the family only if the
+organisation is the same; for a folder, the name decides. The commands `lmdeploy chat` and `lmdeploy lite` are checked
+too, known models included.
 
 ## Why
 Since 0.13.0 LMDeploy runs such code only with the option; otherwise startup fails. Checkpoints in the transformers

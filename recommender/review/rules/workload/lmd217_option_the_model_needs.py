@@ -1,8 +1,8 @@
 """An option that the model needs in this release
 
 ## What it does
-Reports a launch without an option that the model's record names for the release, or with another value. A value that
-is a file counts as your own decision.
+Reports a launch that lacks an option, or gives it another value, if the model's record names that option for the
+release. A file as the value is not reported: it counts as your own decision.
 
 ## Why
 Before 0.10.0 LMDeploy selects the chat template by the name in the model path. No template of 0.7.0 to 0.7.3 matches
