@@ -207,7 +207,7 @@ def test_verdicts_are_those_of_the_release() -> None:
 @pytest.mark.parametrize(
     ("asked", "decided", "said"),
     [
-        ({"gpu": "a100-sxm-80g"}, "twice", "At least doubled, because the memory is free"),
+        ({"gpu": "a100-sxm-80g"}, "twice", "The cache is at least twice the need, because the memory is free"),
         ({"gpu": "a100-sxm-80g", "goal": "memory"}, "need", "a margin for the uncertainty"),
         ({"gpu": "l4", "concurrency": 4, "vram_gib": 12.0, "prompt_tokens": 4000}, "half", "up to half of the free"),
     ],

@@ -60,7 +60,7 @@ class PublishedComparison:
 
     @property
     def needed(self) -> float:
-        """Factor on both ends of the range that reaches the published figure; 1 if it is inside without."""
+        """The factor by which the range must widen to include the published figure; 1 if it does already."""
         return max(self.ratio / self.high, self.low / self.ratio, 1.0)
 
 

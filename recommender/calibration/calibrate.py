@@ -98,7 +98,7 @@ def _errors(
 
 
 def fit_factors(observations: Sequence[Observation], store: Store) -> tuple[float, float]:
-    """Return the factors of the host's and the GPU's terms with the least mean error, to three digits."""
+    """Return the factors of the host's and the GPU's terms that minimise the mean error, to three digits."""
 
     def loss(host: float, gpu: float) -> float:
         errors = _errors(observations, speed.scale_coefficients(store, host, gpu), (*RATES, *PARTS))

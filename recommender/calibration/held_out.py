@@ -121,7 +121,7 @@ def held_out_errors(observations: Sequence[Observation], store: Store, fits: Fit
 
 
 class Fold(NamedTuple):
-    """What one fit does not see: places in the list of observations."""
+    """The observations that one fit leaves out, as indices."""
 
     kind: str
     name: str

@@ -126,7 +126,7 @@ def resolve_adviser(store: Store, name: str) -> records.Adviser:
 def list_settings(adviser: records.Adviser) -> dict[str, AdvisedValue]:
     """Return the settings of an adviser's own configuration, by option.
 
-    Of a range, the upper end: it accepts whatever the lower end does.
+    A range gives its upper end, which accepts whatever the lower end does.
     """
     return {
         setting.option: AdvisedValue(setting.up_to or setting.value, setting.reason or "No reason given.")
@@ -163,7 +163,7 @@ def build_configuration(resolved: ResolvedRequest, adviser: GivenSettings) -> Co
 
 
 def _without_zero(resolved: ResolvedRequest, option: str, value: str, default: str) -> str:
-    """Return the given value, or the default; for a 0 that stands for another value, that one."""
+    """Return the given value or the default; a 0 that means another value gives that value."""
     era = resolved.options.get(option)
     if era is None or not era.zero or not option_values.is_zero(value):
         return value or default

@@ -30,7 +30,7 @@ SHARED_FROM = 8
 
 FEWER_TILES = (6, 1)
 """Tile limits of an image that trade detail for memory or speed."""
-# What a configuration gives up, least first: (KV bits, tile limit of an image; 0 is the model's own).
+# What a configuration gives up, smallest loss first: (KV bits, tile limit of an image; 0: the model's own).
 CONCESSIONS = tuple((bits, tiles) for tiles in (0, *FEWER_TILES) for bits in (16, 8, 4))
 KV_BITS = {"fp16": 16, "int8": 8, "int4": 4}
 
@@ -150,8 +150,8 @@ def splits(resolved: ResolvedRequest) -> list[tuple[int, int, int]]:
 
     ``tp`` is each power of two, or what the request says. For each there is one server,
     which may leave GPUs free, and as many as there are GPUs and requests. Servers share a
-    GPU only for requests with images, on GPUs where that was measured, and if each has enough load: what sharing wins
-    there is the thread that prepares images, and no run shows that text gains.
+    GPU only for requests with images, on GPUs where that was measured, and if each has enough load. The gain there is
+    a second thread that prepares images; no run shows a gain for text.
     """
     request, count = resolved.request, resolved.request.gpu_count
     sizes = []

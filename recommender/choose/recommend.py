@@ -261,7 +261,7 @@ def _near(tried: ResolvedRequest, outcome: Choice | NoCandidate) -> list[tuple[R
 
 
 def _with_hint(resolved: ResolvedRequest, near: Choice) -> Choice:
-    """Add to the goals that a choice may miss how less image detail would meet them."""
+    """Add a hint to warnings of goals that may be missed: how less image detail would reach them."""
     hint = offer_fewer_tiles(resolved, near.best.config)
     goals = list_goal_constraints(resolved.store)
     warnings = (

@@ -99,7 +99,7 @@ def suggest_others(
 
 def _plan_words(request: Request, gpu: str) -> Iterator[str]:
     """Yield the options with which ``plan`` sizes a fleet for the same requests and goals."""
-    # What a trace says is too long to write, and the name of its file is not known here.
+    # The load of a trace is too long to write as options, and the name of its file is not known here.
     usual, traced = Request(gpu=gpu), request.input_lengths or request.output_lengths
     sides = f"{request.image_width}x{request.image_height}" + (f"x{request.images}" if request.images > 1 else "")
     given = (

@@ -211,12 +211,12 @@ def excess(candidate: Candidate, request: Request) -> float:
 
 
 def _excess_of(entry: Assessed, request: Request) -> float:
-    """Return by how much something misses only the goals; infinity if more rejects it."""
+    """Return by how much a candidate misses the goals; infinity if anything else rejects it."""
     return excess(entry.candidate, request) if entry.candidate and not entry.findings else math.inf
 
 
 def _find_near(resolved: ResolvedRequest, fits: list[Assessed], fact_values: Mapping[str, Value]) -> Candidate | None:
-    """Return the candidate that misses the goals by least, if its ranges include all of them."""
+    """Return the candidate that misses the goals by the least, if its predicted ranges include all goals."""
     request = resolved.request
     by_excess = {id(entry): excess(entry.candidate, request) for entry in fits if entry.candidate}
     least = min(by_excess.values())

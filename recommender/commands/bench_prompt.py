@@ -61,7 +61,7 @@ in recommend smoke, for a launch or the commonest failure of single images;
 @click.option("--labels", metavar="FILE", type=PATH, help="CSV with the columns image and label.")
 @click.option("--prompt", metavar="TEXT", help="Question about each image. [the request's]")
 @click.option("--schema", metavar="FILE", type=PATH, help="JSON schema of the answers; none: any text. [the request's]")
-@click.option("--tiles", metavar="A,B", help="Maximum tiles an image for A and B; 0: the model's. [as recommended]")
+@click.option("--tiles", metavar="A,B", help="Maximum tiles per image for A and B; 0: the model's. [as recommended]")
 @click.option(
     "--max-tokens", metavar="N", type=click.IntRange(1, 65536), help="Maximum tokens of an answer. [as recommended]"
 )

@@ -58,7 +58,7 @@ class ShortCommand(click.Command):
 
 
 class ShortGroup(ShortCommand, click.Group):
-    """A group of commands with a main job of its own."""
+    """A group of commands that also runs without a subcommand."""
 
     command_class = ShortCommand
 

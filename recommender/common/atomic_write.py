@@ -17,10 +17,10 @@ KEPT = ("user.", "system.posix_acl_")
 def write(path: Path, text: str, *, executable: bool = False, names: int = 1) -> None:
     """Write a text file atomically: readers see the old text or the new one, never a part. Raises OSError.
 
-    Of a symbolic link, the target is replaced. An existing file keeps its owner, group, mode, access control list and
-    other extended attributes; if it cannot, or has hard links, the write is refused. A new file gets its mode from the
-    umask and ``executable``. A device or a pipe is written to, not replaced. ``names``: the most hard links that a file
-    may have; the others keep the old text.
+    If the path is a symbolic link, its target is replaced. An existing file keeps its owner, group, mode, access
+    control list and other extended attributes; if it cannot, or has hard links, the write is refused. A new file gets
+    its mode from the umask and ``executable``. A device or a pipe is written to, not replaced. ``names``: the most
+    hard links that a file may have; the others keep the old text.
     """
     try:
         there = path.stat()

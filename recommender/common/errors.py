@@ -1,6 +1,7 @@
 """The errors that a user can cause: each message says what is wrong, where and how to fix it.
 
-Two that hold results of their folder stand there: ``choose.recommend.NothingFits`` and ``smoke.failures.Failure``.
+Two more are defined elsewhere, because they hold results: ``choose.recommend.NothingFits`` and
+``smoke.failures.Failure``.
 """
 
 from __future__ import annotations

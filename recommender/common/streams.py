@@ -55,8 +55,8 @@ class ClosedInput(io.RawIOBase):
 def tolerant() -> Iterator[None]:
     """Replace the standard streams while a command runs; then exit with 3 or 141 if output was lost.
 
-    Where stdout lost output, success and a verdict (exit 1) mean nothing: exit 141 if its reader left, else 3. Other
-    codes stay. Streams that a caller replaced, such as a test, stay too.
+    If stdout lost output, exit codes 0 and 1 become 141 (its reader left) or 3 (any other error). Other codes stay.
+    Streams that a caller such as a test replaced are left alone.
     """
     before = sys.stdin, sys.stdout, sys.stderr
     _reserve_descriptors()

@@ -37,7 +37,7 @@ _NUMBER = re.compile(
 
 
 def duration(ms: float) -> str:
-    """Return a time as people read it: 6.9 ms, 1,326 ms, 21.9 s; a round one is in seconds from one on."""
+    """Return a time as people read it: 6.9 ms, 1,326 ms, 21.9 s; round ones from 1 s on in seconds."""
     if ms >= SECONDS_FROM or (ms >= 1000 and ms % 100 == 0):
         return f"{_trim(f'{ms / 1000:,.1f}')} s" if ms < 100_000 else f"{ms / 1000:,.0f} s"
     return f"{ms:,.0f} ms" if ms >= 20 else f"{_trim(f'{ms:.1f}')} ms" if ms >= 1 else f"{ms:.3g} ms"

@@ -1,7 +1,7 @@
 """Simulate servers behind a load balancer at a rate of arrivals: their capacity, and what clients see.
 
-Of many servers only ``MOST_POOLED`` are simulated, with their share of the requests. That is cautious: the more servers
-share a queue, the shorter it is. A large group of requests is spread over all.
+If there are more than ``MOST_POOLED`` servers, only that many are simulated, with their share of the requests. That
+is cautious: the more servers share a queue, the shorter it is. A large group of requests is spread over all.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class OpenServer:
         return summarise_arrivals(answer_arrivals(self.server, spread), 1e3 / FAR_APART_MS)
 
     def at(self, rate: float, servers: int = 1, together: float = 1.0, effort: float = 1.0) -> LoadFigures:
-        """Return what clients of so many servers see, at one server's requests/s; ``together`` as in ``gaps_of``.
+        """Return what clients of ``servers`` servers see, at one server's requests/s; ``together`` as in ``gaps_of``.
 
         ``effort``: the requests that are simulated, as a share of what the p99 of whole answers needs.
         """
@@ -98,7 +98,7 @@ class OpenServer:
         return _simulate(self, rate, pooled, shares, together, effort)
 
     def simplify(self, rate: float, pooled: int) -> SimpleQueue:
-        """Return so many servers as a simple queue, at one server's requests/s."""
+        """Return ``pooled`` servers as a simple queue, at one server's requests/s."""
         requests = [request for turn in self.turns for request in turn]
         prefill = math.fsum(request.prefill for request in requests)
         prepare = math.fsum(request.prepare for request in requests)

@@ -32,7 +32,7 @@ def shared_tokens(resolved: ResolvedRequest, prefix_caching: bool, block: int) -
 
 
 def _load_tokens(resolved: ResolvedRequest, max_tiles: int, block: int, batch: int, shared: int) -> int:
-    """Return the KV tokens of ``batch`` requests beside what they share.
+    """Return the KV tokens of ``batch`` requests, without those that they share.
 
     Where lengths vary, they are enough for 99 of 100 such batches.
     """
@@ -50,5 +50,5 @@ def count_running_requests(resolved: ResolvedRequest, config: Configuration) -> 
 
 
 def round_up(tokens: int, block: int) -> int:
-    """Return the tokens of the whole blocks that hold so many."""
+    """Return the tokens in the whole blocks that hold ``tokens``."""
     return -(-tokens // block) * block

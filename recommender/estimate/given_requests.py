@@ -28,9 +28,10 @@ def replay_trace(
     """Return the figures of all servers where the requests of a trace come as they did.
 
     Servers take turns; the figures are those of the first. With headroom requests come so many times as fast. A
-    request beyond the session has a shorter prompt, because a server refuses it. Of a prompt a server has what earlier
-    requests left in its cache. The share that the whole trace repeats counts instead where it is known, because
-    requests before these filled the cache; what a cache of this size loses of it is what it loses of these.
+    request beyond the session has a shorter prompt, because a server refuses it. A server has the part of a prompt
+    that earlier requests left in its cache. If the share that the whole trace repeats is known, that share counts
+    instead, because requests before these filled the cache; what a cache of this size loses of it is what it loses of
+    these.
     """
     request, replayed = resolved.request, resolved.request.replay[:: config.servers]
     hits, most = (find_hits(request.replay, tokens, config.servers) for tokens in (kv_tokens, 0))
@@ -76,10 +77,10 @@ def _describe_given(
     hits: Sequence[int] = (),
     kept_share: float = 1.0,
 ) -> tuple[SimulatedServer, list[SimulatedRequest]]:
-    """Return a server and a request of each pair of lengths, which is cut to the session.
+    """Return a server, and one request for each pair of lengths, cut to the session.
 
-    ``hits`` are the tokens that the cache has of each; without them it has the prefix and the share ``kept_share``
-    of what else is repeated.
+    ``hits``: the cached tokens of each request. Without them, the prefix is cached, and the share ``kept_share`` of
+    all other repeated tokens.
     """
     server, shared_row = describe_limits(resolved, config, coefficients, times_of, kv_tokens)
     cache = kept_share, shared_row
@@ -95,7 +96,7 @@ def _describe_given(
 
 
 def _with_hit(resolved: ResolvedRequest, hit: int, context: int) -> ResolvedRequest:
-    """Return the request of which the cache has ``hit`` of ``context`` tokens, of the prefix and beyond."""
+    """Return the request with ``hit`` of its ``context`` tokens in the cache, prefix included."""
     share = (hit + 0.5) / context  # half a token more, because a share is rounded down
     request = replace(resolved.request, repeated_share=share)
     return replace(resolved, prefix_tokens=min(resolved.prefix_tokens, hit), request=request)

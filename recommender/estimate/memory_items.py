@@ -90,7 +90,7 @@ def make_item(name: str, *parts: tuple[float, records.Coefficient], exact: int =
 
 
 def add_items(first: MemoryItem, second: MemoryItem) -> MemoryItem:
-    """Return the sum of two items of one name."""
+    """Add two items that have the same name."""
     return replace(first, bytes=first.bytes + second.bytes, low=first.low + second.low, high=first.high + second.high)
 
 

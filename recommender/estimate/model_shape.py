@@ -146,7 +146,7 @@ def linear_parameters(model: Model) -> int:
 def active_parameters(model: Model) -> int:
     """Return the weights of the linear layers that one token passes.
 
-    Of a mixture: only the experts that the token is routed to.
+    A mixture counts only the experts that the token is routed to.
     """
     text = model.text
     experts = experts_read(model, 1) * _expert_parameters(text)
@@ -185,7 +185,7 @@ def linear_bits(model: Model) -> float:
 def _linear_bytes(model: Model, tp: int, experts: float, scored: float, *, stored: bool = False) -> float:
     """Return the bytes of the linear layers on one GPU.
 
-    Of each mixture layer, ``experts`` experts, and the router of ``scored`` ones.
+    Each mixture layer counts ``experts`` experts and the router of ``scored`` ones.
     """
     text, bits = model.text, linear_bits(model)
     common = _common_parameters(text, tp, stored=stored) * (8 * BYTES_16_BIT if only_experts(model) else bits)
@@ -289,7 +289,7 @@ def _kv_layer_bytes(model: Model, kv_bits: int, tp: int) -> int:
 
 
 def _limits(text: TextShape) -> list[tuple[int, int]]:
-    """Return layers and the tokens that they read at most: a window, or those picked from all."""
+    """Return (layers, most tokens read) of layers with a sliding window or that pick tokens."""
     picked = [(text.layers, index.tokens) for latent in text.latent for index in latent.index]
     return [(window.layers, window.tokens) for window in text.window] + picked
 
@@ -327,8 +327,7 @@ def expert_flops(model: Model) -> float:
 def attention_flops(model: Model, tokens: int, context: int = 0) -> int:
     """Return the FLOP of causal attention for ``tokens`` new tokens.
 
-    Scores and weighted values, after ``context`` cached tokens; and the states of linear
-    attention.
+    It counts the scores and weighted values after ``context`` cached tokens, and the states of linear attention.
     """
     text = model.text
     pairs = attention_layers(text) * (tokens * context + tokens * (tokens + 1) // 2)
@@ -343,7 +342,7 @@ def attention_flops(model: Model, tokens: int, context: int = 0) -> int:
 def prefill_flops(model: Model, tokens: int) -> int:
     """Return the FLOP of a prompt of ``tokens`` through the language model.
 
-    Of the logits, only those of the last token are computed.
+    Only the last token's logits are computed.
     """
     logits = 2 * model.text.vocab * model.text.hidden
     return text_flops_per_token(model) * tokens + attention_flops(model, tokens) + logits

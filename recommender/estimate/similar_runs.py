@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from recommender.knowledge.store import RunLoad, RunSummary, Store
 
 SHOWN = 3
-# What these differences count as, in doublings of the load.
+# How much these differences count, in doublings of the load.
 OTHER_MODEL, OTHER_GPU, OTHER_ENGINE, TEXT_FOR_IMAGES, OTHER_WORKLOAD = 3.0, 3.0, 3.0, 8.0, 1.0
 TOO_FAR = 9.0
 
@@ -47,7 +47,7 @@ class SimilarRun:
 
     @property
     def kind(self) -> str:
-        """What the requests were, in words."""
+        """The workload or the image of the requests."""
         return ", ".join(filter(None, (self.workload, self.image))) or "text"
 
 

@@ -171,7 +171,7 @@ def estimate(resolved: ResolvedRequest, config: Configuration, ranged: bool = Tr
     }
     if ranged:
         first, step = add_range("ttft-alone", point.first), add_range("token-alone", point.step)
-        # Of answers that differ in length, the mean is not that of first tokens and of times between tokens.
+        # If answers differ in length, their mean time does not follow from the mean TTFT and TPOT.
         tokens = 1 if resolved.output_lengths else resolved.output_tokens
         figures = uncertainty.remove_impossible(figures, first, step, resolved.concurrency, tokens)
     return Speed(

@@ -1,8 +1,7 @@
 """Derive parameters, bytes and FLOP from the shapes of a model's vision and audio encoders.
 
-Weights are 16-bit. Norms and positions of encoders other than InternVL's and Qwen's are counted to within 0.1 % of the
-model: a class token or a norm more or less. Tensor parallelism follows LMDeploy 0.18.0,
-``lmdeploy/turbomind/models`` (``internvl.py``, ``qwen2_vl.py``).
+Weights are 16-bit. Encoders other than InternVL's and Qwen's may miss a class token or a norm, less than 0.1 % of the
+model. Tensor parallelism follows LMDeploy 0.18.0, ``lmdeploy/turbomind/models`` (``internvl.py``, ``qwen2_vl.py``).
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def explain_misfit(resolved: ResolvedRequest, outcome: NoCandidate) -> str:
 
 
 def explain_miss(resolved: ResolvedRequest, config: Configuration, search: RateSearch, goal: TimeGoal) -> Iterator[str]:
-    """Yield the time of a request alone, and that arrivals lengthen it where it alone keeps the goal."""
+    """Explain a missed goal: yield the time of a request alone, and whether only other arrivals break the goal."""
     alone = search.slow * search.tail.time(search.server.alone, goal.figure, goal.at)
     at = "" if goal.at == "mean" else f" ({goal.at})"
     if goal.figure == "latency":

@@ -48,7 +48,7 @@ class Layout:
         return each * (spare - 1), f"Of {spare} spare hosts, one is kept for a failure."
 
     def describe(self) -> str:
-        """Return what the fleet is and was planned for: predictions beside it are of one host's full batches."""
+        """Describe the fleet and its load. Predictions in the same file are of one host with full batches."""
         config = self.recommendation.config
         fleet = f"Fleet: {count(self.servers, 'server')} on {count(self.hosts, 'host')} "
         fleet += f"with {count(config.cards, 'card')} each."
@@ -97,7 +97,7 @@ def _admit(recommendation: Recommendation, fleet: SizedFleet, goals: tuple[TimeG
     config, most = recommendation.config, places(recommendation.config.max_batch_size)
 
     def times(requests: int) -> list[float]:
-        """Return the share of each goal that a server takes with so many requests."""
+        """Return each predicted time as a share of its goal, for a server with this many requests."""
         resolved = replace(recommendation.resolved, concurrency=requests * config.servers)
         prediction = speed.estimate(resolved, config, ranged=False, kv_tokens=recommendation.memory.kv_tokens)
         return [prediction.goal_ms(goal) / goal.most_ms for goal in goals]

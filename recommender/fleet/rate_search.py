@@ -130,8 +130,8 @@ class RateSearch:
             return 0
         least = self._hosts_for(TOP)
         low, high, hosts = least - 1, UNBOUNDED, max(near, least)
-        # More servers in one queue keep the goals at a higher rate. So of hosts that need fewer, at least these are
-        # needed, and hosts that need more need at most these.
+        # The more servers share a queue, the higher the rate at which each keeps the goals. So if ``needed`` is below
+        # ``hosts``, the answer is at least ``needed``; if it is above, the answer is at most ``needed``.
         while low < below - 1 and high - low > 1:
             needed = hosts + 1 if near and self._are_too_few(hosts) else self._needed(hosts)
             if needed <= hosts:
@@ -146,7 +146,7 @@ class RateSearch:
         return high if high < below else 0
 
     def highest_rung(self, hosts: int) -> float:
-        """Return the highest place on the ladder at which so many hosts keep the goals; -1 if there is none."""
+        """Return the highest rung at which ``hosts`` hosts keep the goals; -1 if there is none."""
         servers = self._servers(hosts)
         if servers not in self.sustained:
             self.sustained[servers] = self._climb(servers) if self.aim.goals else rung_at(BUSIEST)
@@ -189,7 +189,7 @@ class RateSearch:
         return max(math.log(max(time, LEAST) / goal.most_ms) for time, goal in times)
 
     def _servers(self, hosts: int) -> int:
-        """Return the servers that stand for those of so many hosts in the simulation."""
+        """Return the number of simulated servers that represent those of ``hosts`` hosts."""
         servers = hosts * self.per_host
         if servers <= EXACT:
             return servers
@@ -203,7 +203,7 @@ class RateSearch:
         return bool(self.aim.goals) and rung >= 0 and self._over(rung, self._servers(hosts)) > 0
 
     def _needed(self, hosts: int) -> int:
-        """Return the hosts that hold the peak with servers as busy as so many hosts allow."""
+        """Return the hosts that the peak needs if servers are as busy as ``hosts`` hosts allow."""
         rung = self.highest_rung(hosts)
         return self._hosts_for(rung) if rung >= 0 else UNBOUNDED
 
@@ -212,7 +212,7 @@ class RateSearch:
         return max(1, math.ceil(self.peak / rate - 1e-9))
 
     def figures(self, rung: int, servers: int) -> LoadFigures:
-        """Return what clients of so many servers see at a rung, were they as fast as predicted."""
+        """Return what clients see at a rung if this many servers are as fast as predicted."""
         return self.server.at(self.server.capacity * busy_at(rung), servers, self.aim.burst, self.effort)
 
     def _share(self, rung: int, servers: int) -> float:
@@ -225,7 +225,7 @@ class RateSearch:
         return low
 
     def state(self, hosts: int, slow: float = 1.0) -> ServerState | None:
-        """Return a server's state at the peak with so many hosts; None if it is busier than the ladder's top."""
+        """Return a server's state at the peak with ``hosts`` hosts; None if it is busier than the top rung."""
         rate = self.peak / (hosts * self.per_host)
         busy, servers = rate * slow / self.server.capacity, self._servers(hosts)
         place = max(rung_at(busy), 0.0) if busy < 1 else math.inf

@@ -163,7 +163,7 @@ def _cannot(unfit: Iterable[Unfit]) -> Iterator[str]:
     for name, misfit in _tightest(unfit):
         names.setdefault((misfit.why, misfit.needed), []).append(name)
     for (why, needed), kinds in names.items():
-        # What is to be copied stays on one line.
+        # Commands to copy stay on one line.
         would = f"; {needed.replace(' ', TIED)} would do" if needed else ""
         for line in wrap(f"{', '.join(kinds)}: {why[0].upper()}{why[1:]}{would}.", "  ", "    "):
             yield line.replace(TIED, " ")

@@ -28,7 +28,7 @@ DIGESTS = ".written.sha256"
 class Written:
     """The files that were written, and those of an earlier rendering that are obsolete.
 
-    Of the obsolete, ``removed`` are gone; ``kept_paths`` were edited by hand and stay. ``whole`` is false if an
+    ``removed`` obsolete files are gone; ``kept_paths`` were edited by hand and stay. ``whole`` is false if an
     interruption could have left old files beside new ones.
     """
 

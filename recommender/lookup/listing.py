@@ -102,7 +102,7 @@ def search(catalogue: Catalogue, words: Sequence[str]) -> list[Any]:
 
 
 def fold(text: str) -> str:
-    """Return text as it is compared: without case, and with dashes where people write underscores too."""
+    """Normalise text for comparison: case folded, underscores as dashes."""
     return text.casefold().replace("_", "-")
 
 

@@ -145,7 +145,7 @@ def read_from_repository(repository: Path, release: str, path: str) -> str:
 
 
 def find_wheel(version: str, folder: Path) -> Path | None:
-    """Return the wheel of a version in a folder, or None. Of several, the first by name."""
+    """Return the wheel of a version in a folder, or None. If there are several, return the first by name."""
     return next(iter(sorted(folder.glob(f"lmdeploy-{version}-*.whl"))), None)
 
 

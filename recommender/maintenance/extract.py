@@ -56,7 +56,7 @@ def requirements(metadata: Message) -> tuple[dict[str, str], tuple[str, ...]]:
 def config_fields(source: str) -> tuple[ConfigField, ...]:
     """Return the annotated fields of the configuration classes in the text of a module.
 
-    Of a field written twice the last counts, as in Python. A missing default is empty.
+    If a field is written twice, the last one counts, as in Python. A missing default is empty.
     """
     fields: dict[tuple[str, str], ConfigField] = {}
     for node in ast.parse(source).body:

@@ -242,6 +242,6 @@ def _warnings(recommendation: Recommendation) -> Iterator[str]:
 
 
 def _cut(text: str, most: int) -> list[str]:
-    """Return a warning in so many lines at most: all of it, or its first sentence."""
+    """Return a warning in at most ``most`` lines: all of it if it fits, else its first sentence."""
     lines = wrap(text, "", "  ")
     return lines if len(lines) <= most else wrap(text.partition(". ")[0] + ".", "", "  ")[:most]

@@ -84,7 +84,7 @@ def replayed_misses(recommendation: Recommendation) -> tuple[str, ...]:
 
 
 def _load(resolved: ResolvedRequest, config: Configuration) -> str:
-    """Return how many requests are in flight or arrive, and what was asked besides."""
+    """Return the concurrency or arrival rate, and the other parts of the request."""
     together = count(resolved.concurrency, "concurrent request")
     if resolved.rps:
         places = config.max_batch_size * config.servers

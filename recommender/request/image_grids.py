@@ -15,7 +15,7 @@ Grid = tuple[int, int]
 
 
 def _divisors(number: int) -> Iterator[Grid]:
-    """Return every grid of so many squares, the highest first."""
+    """Return every grid of ``number`` squares, the tallest first."""
     return ((columns, number // columns) for columns in range(1, number + 1) if number % columns == 0)
 
 
@@ -23,7 +23,7 @@ def _divisors(number: int) -> Iterator[Grid]:
 def canvas(width: int, height: int, side: int, most: int) -> Grid:
     """Return the canvas that the image fits with the least enlarging, else the one that shrinks it least.
 
-    Of canvases equal in that, the smallest. [transformers models/llama4/image_processing_llama4.py, get_best_fit]
+    Among equal canvases, return the smallest. [transformers models/llama4/image_processing_llama4.py, get_best_fit]
     """
     grids = [grid for number in range(1, most + 1) for grid in _divisors(number)]
     scales = {grid: min(grid[0] * side / width, grid[1] * side / height) for grid in grids}

@@ -73,7 +73,7 @@ def resized(vision: VisionShape, width: int, height: int) -> tuple[int, int]:
 def tiles(vision: VisionShape, width: int, height: int, max_tiles: int | None = None) -> int:
     """Return the tiles that the encoder sees for an image in pixels, the thumbnail included.
 
-    ``max_tiles`` is a request's own limit; see ``most_tiles``. Of grids equally near in shape, the larger
+    ``max_tiles`` is a request's own limit; see ``most_tiles``. If grids are equally near in shape, the larger one
     wins if the image has more than half its pixels.
 
     For a model without tiles, which has no such limit, return the squares of ``image`` pixels a side

@@ -78,9 +78,9 @@ def read_workloads(text: str, workloads: Mapping[str, records.Workload]) -> dict
 
 
 def mix_workloads(request: Request, text: str, workloads: Mapping[str, records.Workload]) -> Request:
-    """Return the request with those of the workloads of ``chat:0.7,rag:0.3``. Raises RequestError.
+    """Return the request with the mixed requests of workloads such as ``chat:0.7,rag:0.3``. Raises RequestError.
 
-    Images have the size that is given, or the largest of the workloads'.
+    Images have the given size, or the largest size of these workloads.
     """
     shares = read_workloads(text, workloads)
     asked: list[MixRequest] = []

@@ -62,7 +62,7 @@ class TimeGoal(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The name of the time within a sentence."""
+        """The time's name for use in a sentence: ``p99 TTFT``, ``the mean latency``."""
         name = {"ttft": " TTFT", "tpot": " TPOT", "latency": ""}[self.figure]
         return f"{self.at}{name}" if self.at != "mean" else f"the mean{name or ' latency'}"
 

@@ -169,7 +169,7 @@ def _understand(rows: Rows, skipped: Counter[str]) -> tuple[Reader, list[Underst
 
 
 def _nothing(rows: Rows, reader: Reader | None, skipped: Counter[str], row_names: Iterable[str]) -> str:
-    """Return what is wrong with a file of which no row is a request, and how to fix it."""
+    """Return what is wrong with a file without any request row, and how to fix it."""
     if reader:
         return f"no row is a request ({_counts(skipped.most_common(3))}); needed is {NEEDED}, up to {MOST_TOKENS:,}"
     hint = next((hint for name, hint in HINTS.items() if name in rows.spelled), "")
@@ -261,8 +261,8 @@ def _rate(arrivals: Sequence[float]) -> str:
 def burstiness_of(arrivals: Sequence[float]) -> float | None:
     """Return the coefficient of variation of the gaps between arrivals; None for fewer than three.
 
-    Of a clock so coarse that many arrive at once, gaps say nothing. There the root of the variance over the mean of
-    the arrivals a tick takes its place, which is the same for a renewal process.
+    With a clock so coarse that many requests arrive in the same tick, gaps say nothing. Then the root of the variance
+    over the mean of the arrivals a tick takes its place, which is the same for a renewal process.
     """
     gaps = [later - sooner for sooner, later in pairwise(arrivals)]
     if len(gaps) < 2:

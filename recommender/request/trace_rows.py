@@ -74,7 +74,7 @@ class Rows:
             raise Unreadable("not UTF-8; save it as UTF-8") from None
 
     def rest(self) -> int:
-        """Read no further line; return the number of rows that are not read because there are so many."""
+        """Stop reading; return the number of rows beyond the limit, which are not read."""
         self._lines.close()
         return self._left + max(0, self._data.rstrip().count(b"\n") + 1 - self._read)
 

@@ -135,7 +135,7 @@ def _keys() -> dict[str, str]:
         for name in served(release, engine_name)
         if not PARTS.search(name)
     }
-    # Of architectures of one name, the shortest is that of the text model.
+    # Some architectures share a name; the shortest spelling is that of the text model.
     ranked = sorted(names, key=lambda name: (len(name), name), reverse=True)
     keys = {normal(SUFFIX.sub("", name).casefold()): name for name in ranked}
     return {key: name for key, name in keys.items() if len(key) > 2} | OTHERWISE

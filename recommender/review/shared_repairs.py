@@ -56,7 +56,7 @@ def _with(diagnostic: Diagnostic, fix: Fix | None) -> Diagnostic:
 
 
 def _joined(fixes: list[Fix | None]) -> Fix | None:
-    """Return the repair of what several launches are told at one place; None if one of them has none."""
+    """Join the repairs of several launches at one place into one; None if a launch has no repair."""
     known = [fix for fix in fixes if fix]
     if not known or len(known) < len(fixes):
         return None
@@ -120,7 +120,7 @@ class _RepairPlaces:
         return self._after(given[0], known)
 
     def _after(self, option: GivenOption, names: set[str]) -> Span | None:
-        """Return the place of one of these variables that is all of an option's value."""
+        """Return where one of these variables is the whole value of an option."""
         if self.script.kind == "python":
             word = rf"(?:\w+\.)*(?:{'|'.join(sorted(map(re.escape, names)))})(?![\w.(\[\"'])"
             use = re.compile(rf"{GAP}(?P<use>{word})")

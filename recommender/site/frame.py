@@ -35,7 +35,7 @@ def files(
     for path, names in PARTS.items():
         scripts = [MAP.sub("", parts[each]) for name in names for each in fnmatch.filter(parts, f"assets/{name}")]
         if path == SCRIPT:
-            # A block keeps the names of a script to itself.
+            # Each script is in a block, so that its names do not clash with others'.
             settings = f"const THEME = {to_json({**theme, 'texts': texts})};"
             scripts = ['"use strict";', settings, *(f"{{\n{text}\n}}" for text in scripts)]
         yield path, "\n".join(scripts)

@@ -1,4 +1,4 @@
-"""Draw the pictures that a link preview shows: one for each door.
+"""Draw the pictures that a link preview shows: one for each of the site's entry pages.
 
 The social plugin of mkdocs-material needs Cairo's system libraries, and fonts from Google while it builds.
 """

@@ -25,8 +25,8 @@ class Load:
     """A load: a concurrency or arrivals at ``rps``; images of one size, of a mix or text.
 
     ``burstiness`` is the coefficient of variation of the gaps between arrivals. ``image_mix`` is the request's, with
-    the width and height of its largest images. ``replay`` are a trace's requests, whose lengths and times are as they
-    leave, ``speed`` times as fast as they came; ``left_out`` others are not sent, and ``cut`` are shorter than theirs.
+    the width and height of its largest images. ``replay`` are a trace's requests as they are sent: ``speed`` times as
+    fast as recorded. ``left_out`` requests are not sent, and ``cut`` ones are shorter than recorded.
     """
 
     concurrency: int
@@ -47,8 +47,8 @@ class RunRequest:
     """What to run.
 
     ``copies`` share one GPU; ``kill`` kills one server of a fleet after the loads; ``pin`` lists the servers' CPU
-    cores. A load ends after ``seconds`` or ``enough`` requests (0: no limit). ``stream_all``: every request streams,
-    as it does anyway where requests differ.
+    cores. A load ends after ``seconds`` or ``enough`` requests (0: no limit). ``stream_all``: every request streams.
+    If requests differ, they all stream without it, too.
     """
 
     artefact: Artefact

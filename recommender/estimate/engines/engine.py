@@ -37,7 +37,7 @@ class Engine(Protocol):
         """Return how many tokens of prompts a pass takes for certain."""
 
     def spare_tokens(self, config: Configuration, running: int, /) -> int:
-        """Return how many more a pass takes while so many requests are decoded."""
+        """Return how many prompt tokens a pass takes in addition while this many requests decode."""
 
     def contexts_limit(self, session_len: int, max_batch_size: int, /) -> int:
         """Return the most tokens that the prompts with a part in one pass may have as a whole; 0: no limit."""
@@ -58,13 +58,13 @@ class Engine(Protocol):
         """Return the bytes of a region that holds these tokens for certain."""
 
     def request_overhead_ms(self, coefficients: Mapping[str, float], /) -> float:
-        """Return the ms of a request beside the thread that prepares it, before its first pass and after it."""
+        """Return the ms of a request outside the preparing thread, before and after its first pass."""
 
     def prompt_launch_ms(self, resolved: ResolvedRequest, coefficients: Mapping[str, float], /) -> float:
         """Return the ms that a pass with prompts takes at least, to launch."""
 
     def step_launch_ms(self, model: Model, coefficients: Mapping[str, float], /) -> float:
-        """Return the ms of a decoding step beside reading and arithmetic: launches, gaps, choosing the tokens."""
+        """Return the ms of a decoding step besides reading and arithmetic: launches, gaps, choosing tokens."""
 
     def encoded_again(self, version: Version, coefficients: Mapping[str, float], /) -> float:
         """Return how much of a request's images each further pass of its prompt encodes again, as a share."""
@@ -73,7 +73,7 @@ class Engine(Protocol):
         """Return the share of other models' rate at which a step reads compressed keys and values."""
 
     def workspace(self, resolved: ResolvedRequest, config: Configuration, forward: int, /) -> MemoryItem:
-        """Return the buffers beside the cache."""
+        """Return the buffers besides the cache."""
 
 
 ENGINES: Mapping[str, Engine] = {"turbomind": turbomind, "pytorch": pytorch}

@@ -1,10 +1,10 @@
 """The PyTorch engine: memory and passes, as LMDeploy 0.18.0 has them.
 
-Weights load first. Of what is then free, the engine keeps work buffers and the states of linear attention apart, and
-gives a share of the rest to the KV cache, in blocks (lmdeploy/pytorch/engine/executor/base.py:409-426). CUDA graphs of
+Weights load first. From the free memory the engine reserves work buffers and the states of linear attention. A share
+of the rest becomes the KV cache, in blocks (lmdeploy/pytorch/engine/executor/base.py:409-426). CUDA graphs of
 decoding come after it, one for each power of two up to the batch (backends/graph_runner.py:24-32).
 
-What is not in its code was measured in starts on an H200 and an H100, or is assumed with wide ends.
+Terms that its code does not give were measured on an H200 and an H100, or are assumed with wide ranges.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def prompt_launch_ms(resolved: ResolvedRequest, coefficients: Mapping[str, float
 
 
 def step_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
-    """Return the ms of a decoding step beside reading and arithmetic: a CUDA graph holds its kernels."""
+    """Return the ms of a decoding step besides reading and arithmetic: a CUDA graph holds its kernels."""
     launches = coefficients["step-ms"] + coefficients["step-layer-ms"] * model.text.layers
     latent = coefficients["pytorch-step-latent-ms"] * model.text.layers if model.text.latent else 0.0
     return coefficients["pytorch-step-share"] * launches + latent
@@ -159,7 +159,9 @@ def encoded_again(version: Version, coefficients: Mapping[str, float]) -> float:
 
 
 def latent_read_share(coefficients: Mapping[str, float]) -> float:
-    """Return 1: two mixtures with latent attention read as fast as other models, beside what a layer of theirs adds."""
+    """Return 1: two mixtures with latent attention read as fast as other models, besides the time that each layer
+    adds.
+    """
     return 1.0
 
 

@@ -58,9 +58,9 @@ def prompt_tokens(resolved: ResolvedRequest, config: Configuration) -> int:
 
 
 def spare_tokens(config: Configuration, running: int) -> int:
-    """Return the places of a batch that no running request needs: a pass takes so many prompt tokens more.
+    """Return how many prompt tokens a pass takes in addition: one for each free place of the batch.
 
-    No more than a session, which holds all that a request has.
+    The limit is the session length, because no request has more tokens.
 
     Source: 0.16.0 src/turbomind/turbomind.cc:173-179, src/turbomind/engine/engine.cc:463.
     """
@@ -136,7 +136,7 @@ def prompt_launch_ms(resolved: ResolvedRequest, coefficients: Mapping[str, float
 
 
 def step_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:
-    """Return the ms of a decoding step beside reading and arithmetic."""
+    """Return the ms of a decoding step besides reading and arithmetic."""
     return coefficients["step-ms"] + coefficients["step-layer-ms"] * model.text.layers
 
 

@@ -278,7 +278,8 @@ class Simulation:
                 return int(max(min((left - 1) // self._room, ends), 1))
             if not self.running or self.has_blocks(request):
                 return 1
-        # What the loop writes after a pass delays who comes meanwhile; where blocks are missing, all who come wait.
+        # Writing after a pass delays requests that arrive meanwhile; if blocks are missing, all arriving requests
+        # wait.
         return self.quiet_passes(ends, bool(self.waiting) or len(self.running) >= self.server.batch)
 
     def quiet_passes(self, most: float, full: bool) -> int:

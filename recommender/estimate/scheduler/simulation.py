@@ -48,7 +48,7 @@ class Quantiles:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Quantiles:
-        """Return those of a list that is not empty: the value below which so many lie."""
+        """Return the mean and the quantiles of a list that is not empty."""
         ordered = sorted(values)
         picks = (ordered[min(math.ceil(share * len(ordered)), len(ordered)) - 1] for share in (0.5, 0.9, 0.99))
         return cls(math.fsum(ordered) / len(ordered), *picks)
@@ -101,7 +101,7 @@ def simulate_closed_loop(
     are spread over the conversation. By Little's law the rate is the number of clients over the mean latency.
     """
     count = min(max(ROUNDS * clients, LEAST), max(MOST, clients))
-    # A part of the requests has another mean length than all of them.
+    # Draw every request equally often: a part of them would have another mean length than all.
     each = sum(map(len, turns))
     count = -(-count // each) * each if each <= MOST else count
     drawn = [draws(turn, SEED + place) for place, turn in enumerate(turns)]

@@ -155,7 +155,7 @@ def _plain(text: Mapped) -> Mapped:
 
 
 def _filled(code: str, start: int, end: int, variables: Mapping[str, Word]) -> Iterator[tuple[int, int, str]]:
-    """Yield the variables of a justfile in a recipe that is a program, with their values."""
+    """Yield a justfile's variables within a recipe that is a script of its own, with their values."""
     for match in MACRO.finditer(code, start, end):
         value = variables[match["just"]].value if match["just"] in variables else None
         if value is not None:

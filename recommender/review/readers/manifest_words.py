@@ -10,7 +10,7 @@ from recommender.review.script.docker_run import ASSIGNED
 from recommender.review.script.model import Word
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText, limited
 
-# What compose and Kubernetes expand before the container sees it.
+# Variables that compose and Kubernetes expand before the container sees them.
 COMPOSE = pattern(r"\$(?:(?P<dollar>\$)|(?P<name>\w+)|\{(?P<braced>\w+)(?:(?P<sign>:?[-+?])(?P<rest>[^{}]*))?\})")
 CLUSTER = pattern(r"\$(?:(?P<dollar>\$)|\((?P<name>[\w.-]+)\))|\{\{-?\s*\.?(?:[\w-]+\.)*(?P<braced>[\w-]+)[^{}\n]*\}\}")
 

@@ -26,7 +26,7 @@ class Source:
 
     @cached_property
     def _shortened(self) -> list[int]:
-        """Return offsets in ``text`` of line ends with two characters in the file."""
+        """Return the offsets in ``text`` of line ends that are two characters (CR LF) in the file."""
         offsets: list[int] = []
         at, plain = -2, self.whole.removeprefix(MARK)
         while (at := plain.find("\r\n", at + 2)) >= 0:

@@ -86,7 +86,7 @@ class Variables:
 def merge_states(states: list[Variables], defaults: frozenset[str] = frozenset()) -> Variables:
     """Merge the states after branches; values that differ become unknown.
 
-    ``defaults``: variables that a branch sets only if unset, as ``[ -z "$X" ] && X=1``: they keep that value.
+    ``defaults``: variables that a branch sets only if they are unset (``[ -z "$X" ] && X=1``). They keep that value.
     """
     result = Variables({}, _merge_arguments(states))
     names = dict.fromkeys(name for state in states for name in state.variables)

@@ -23,7 +23,7 @@ MOST_BACKTICKS = 1000
 PIPE = pattern(r"(?<!\|)\|(?!\|)")
 # The grammar lacks `3<>file`; with a blank for `>` it reads a plain redirection.
 BOTH_WAYS = pattern(r"(?<![\\<>])<>(?![<>])")
-# A comment in backticks: a substitution of nothing, which the grammar takes for an open quote.
+# A comment in backticks runs nothing; the grammar takes it for an unclosed quote.
 NOTHING = pattern(r"`#[^`\n]*`")
 # CPU time, so that the result does not depend on the machine's load.
 MOST_SECONDS = 0.25

@@ -87,7 +87,7 @@ def answer(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _misunderstood(code: int, message: str, words: Sequence[str]) -> dict[str, Any]:
-    """Return what was not understood: of which option, and what may have been meant and has an answer."""
+    """Return the values that were not understood: option, and near values that have an answer."""
     field = FIELD.match(message)
     meant = MEANT.search(message)
     name = (field[1] or NAMED[field[2]]) if field else ""
@@ -119,7 +119,7 @@ def _offer(words: Sequence[str], *option: str, without: str = "") -> Iterator[di
 
 
 def _larger(error: NothingFits) -> Iterator[dict[str, Any]]:
-    """Yield one way out where no small change is one: larger GPUs, first for the whole request, then for one at a time.
+    """Yield larger GPUs as the way out if no small change helps: for the whole request, else for one request at a time.
 
     ``without``: options that the way out drops.
     """

@@ -75,7 +75,7 @@ def _translated(text: str | None, say: Callable[[str], str]) -> str:
 
 
 def _lines(lines: list[str], say: Callable[[str], str]) -> Iterator[str]:
-    """Translate text line by line where it is a list; what follows a command or an exit code is text too."""
+    """Translate help text: paragraphs whole, lists item by item, and the remark after a command or exit code."""
     for kind, group in groupby(_kinds(lines), key=lambda pair: pair[0]):
         known = [line for _, line in group]
         if kind == "text":

@@ -23,7 +23,7 @@ SHOWN = 5
 """Runs that a page names."""
 NEAREST = 3
 """Measured models that a page names where its own has no run."""
-# What these differences count as, in doublings of the parameters.
+# How much these differences count, in doublings of the parameters.
 OTHER_SHAPE, OTHER_INPUT, OTHER_ARCHITECTURE, OTHER_WEIGHTS = 4.0, 2.0, 2.0, 1.0
 
 

@@ -209,7 +209,7 @@ def newcombe(first: Sequence[bool], second: Sequence[bool]) -> tuple[float, floa
     both = sum(x and y for x, y in zip(first, second, strict=True))
     ones, twos = sum(first), sum(second)
     product = ones * (total - ones) * twos * (total - twos)
-    # Correlation, shrunk where it would shorten the interval.
+    # The correlation; a positive one shortens the interval, so it is reduced (Newcombe's correction).
     cross = both * neither - (ones - both) * (twos - both)
     correlation = (max(cross - total / 2, 0.0) if cross > 0 else cross) / math.sqrt(product) if product else 0.0
     (low_1, high_1), (low_2, high_2) = wilson(ones, total), wilson(twos, total)

@@ -114,7 +114,7 @@ def parse_record(text: str) -> records.SmokeRun:
 def load_figures(text: str) -> Mapping[str, RunFigures]:
     """Return the figures of each load of a record's text; none if unreadable.
 
-    Of a load that is no steady one, the requests/s are those after its opening.
+    If a load is not steady, its requests/s are those after its opening.
     """
     try:
         return {name_of_phase(phase): _without_opening(phase) for phase in parse_record(text).phases} if text else {}

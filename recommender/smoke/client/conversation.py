@@ -67,7 +67,7 @@ class Drawn:
     replay: tuple[Replayed, ...] = ()
 
     def wanted(self) -> tuple[int, int]:
-        """Return the least and the most input tokens of any request."""
+        """Return the fewest and the most input tokens of any request."""
         first = (prompt_in_turn(prompt, output, 0, self.prefix, self.max_context) for prompt, output in self.pairs)
         last = (
             prompt_in_turn(prompt, output, self.turns - 1, self.prefix, self.max_context)

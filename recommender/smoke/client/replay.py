@@ -25,7 +25,7 @@ class Replay:
         return ChatRequest(((ROLES[0], text),), each.output, number)
 
     def hear(self, input_tokens: int, output_tokens: int, answer: str) -> None:
-        """Forget the answer: what a later prompt repeats is written already."""
+        """Ignore the answer: later prompts were written in advance, with the texts that they repeat."""
 
     def forget(self) -> None:
         """Do nothing: no request follows from another."""

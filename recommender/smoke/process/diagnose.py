@@ -25,7 +25,7 @@ SERVES = re.compile(r"Uvicorn running on (\S+)")
 # A traceback names a place; the line after it is source code, whose words are not the log's.
 FRAME = re.compile(r'File "[^"]+", line \d+, in ')
 RAISED = re.compile(r"^[\s|]*(?:\w+: +)?([\w.]*(?:Error|Exception))\b")
-# Transformers says so of models that load.
+# Transformers prints this notice about models that load without problems.
 NOTICE = "It has no effect here and is ignored"
 # A process raises this after the PyTorch engine's process ended; the log has the cause above it.
 FOLLOWS = "RPCServerDeadError"
@@ -66,7 +66,7 @@ def tail(path: Path, lines: int) -> tuple[str, ...]:
         return ()
     masked_lines = (masked(line.rstrip()[:300]) for line in text.split("\n"))
     kept = [line for line in masked_lines if line.strip() and not ANSWERED.search(line)]
-    # Of lines that repeat with other numbers, keep the last.
+    # Lines that differ only in numbers are repeats: keep the last.
     runs = [list(group)[-1] for _, group in itertools.groupby(kept, lambda line: NUMBER.sub("#", line))]
     return tuple(runs[-lines:])
 

@@ -28,7 +28,7 @@ class Encoder(Protocol):
     """What such a module has."""
 
     def config(self, model: Model, text: dict[str, Any], ids: Mapping[str, Any], /) -> dict[str, Any]:
-        """Return what the configuration holds beside the keys of all vision models."""
+        """Return the keys of the configuration besides those of all vision models."""
         ...
 
     def vision(self, shape: VisionShape, hidden: int, kind: str, /) -> Iterator[Tensor]:

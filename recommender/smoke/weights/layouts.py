@@ -235,7 +235,7 @@ def decoder_name(model: Model) -> str:
 
 
 def expert_step(text: TextShape, mixture: Mixture) -> int:
-    """Return the number of layers of which one has experts, where they alternate."""
+    """Return the period of layers with experts: one in this many layers has them."""
     return text.layers // (text.layers - mixture.dense_layers)
 
 

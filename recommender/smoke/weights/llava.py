@@ -26,7 +26,7 @@ STEM = "vision_tower.vision_model."
 
 
 def config(model: Model, text: dict[str, Any], ids: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the configuration holds beside the keys of all vision models."""
+    """Return the keys of the configuration besides those of all vision models."""
     shape = model.vision[0]
     encoder = {
         "model_type": "clip_vision_model",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def config(model: Model, _: dict[str, Any], __: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the configuration holds beside the keys of all vision models; the text's lie at the top."""
+    """Return the keys of the configuration besides those of all vision models; text keys are at the top level."""
     shape = model.vision[0]
     encoder = {
         "model_type": "siglip_vision_model",

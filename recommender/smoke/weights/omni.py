@@ -33,7 +33,7 @@ LISTENING = {
 
 
 def config(model: Model, text: dict[str, Any], ids: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the configuration holds beside the keys of all vision models."""
+    """Return the keys of the configuration besides those of all vision models."""
     seen = qwen35.config(model, text, ids)
     encoder = seen["vision_config"] | {"model_type": "qwen3_omni_moe_vision_encoder"}
     (shape,) = model.audio

@@ -67,7 +67,7 @@ class SyntheticImageProcessor(BaseImageProcessor):
 
 
 def config(model: Model, _: dict[str, Any], __: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the configuration holds beside the keys of all vision models; the text's lie at the top."""
+    """Return the keys of the configuration besides those of all vision models; text keys are at the top level."""
     shape = model.vision[0]
     encoder = {
         "name": "clip_vision_model",

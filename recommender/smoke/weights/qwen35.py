@@ -104,7 +104,7 @@ def _stacked_layers(shape: VisionShape) -> list[int]:
 
 
 def config(model: Model, text: dict[str, Any], ids: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the configuration holds beside the keys of all vision models."""
+    """Return the keys of the configuration besides those of all vision models."""
     shape, kind = model.vision[0], (QWEN35 | QWEN3_VL).get(model.architecture, "")
     encoder = {
         "model_type": kind,

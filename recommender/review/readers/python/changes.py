@@ -62,7 +62,7 @@ def _changes(values: Values, node: ast.stmt) -> Iterator[tuple[ast.expr, Change]
 
 
 def _unknown(values: Values, node: ast.stmt, place_node: ast.AST) -> Change:
-    """Return a change of which the file does not fix the field or the value."""
+    """Return a change whose field or value the file does not determine."""
     place = values.span(place_node)
     value = place_node if isinstance(place_node, ast.expr) else ast.copy_location(ast.Name("", ast.Load()), place_node)
     return Change("", value, place, place, node)
@@ -183,7 +183,7 @@ def unknown_parts(node: ast.expr, values: Values, depth: int = 0) -> Iterator[as
 
 
 def of_caller(values: Values, node: ast.expr) -> bool:
-    """Return whether a value is of the ``**options`` of a function that nothing in the file calls: up to its caller."""
+    """Return whether a value comes from ``**options`` of a function that is never called in the file."""
     for name in (each for each in ast.walk(node) if isinstance(each, ast.Name)):
         scope = values.scopes.at.get(id(name))
         taken = scope.function.args.kwarg if scope is not None and scope.function is not None else None

@@ -33,7 +33,7 @@ def merged(options: dict[str, GivenOption], changes: Mapping[str, GivenOption | 
 
 
 def instead(launch: Launch, options: list[GivenOption], replacements: list[GivenOption]) -> Launch:
-    """Return a launch with other options in place of some."""
+    """Return a launch with some ``options`` replaced by ``replacements``."""
     return launch._replace(options=(*(each for each in launch.options if each not in options), *replacements))
 
 
@@ -84,6 +84,6 @@ def _choices(values: Values, expression: ast.expr) -> list[ast.expr]:
 
 
 def replaced(node: ast.expr) -> ast.expr | None:
-    """Return the configuration of which a call makes a copy: ``replace(config, tp=2)``, ``deepcopy(config)``."""
+    """Return the configuration that a call copies: ``replace(config, tp=2)``, ``deepcopy(config)``."""
     made = last_name(node.func) if isinstance(node, ast.Call) and len(node.args) == 1 else ""
     return node.args[0] if isinstance(node, ast.Call) and made in ("replace", "copy", "deepcopy") else None

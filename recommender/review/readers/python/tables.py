@@ -23,7 +23,7 @@ def rows(scopes: Scopes, node: ast.AST) -> list[Row]:
 
 @lru_cache(maxsize=64)
 def _looked_up(scopes: Scopes, function: ast.AST) -> list[Row]:
-    """Return the rows of a table of which a function unpacks one, by a key that only a run knows."""
+    """Return the rows of a table if a function unpacks one of them, by a key that is unknown before a run."""
     for statement in ast.walk(function):
         target = statement.targets[0] if isinstance(statement, ast.Assign) else None
         value = statement.value if isinstance(statement, ast.Assign) else None

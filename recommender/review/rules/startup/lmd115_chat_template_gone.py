@@ -30,7 +30,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# From lmdeploy/model.py of each wheel. LEFT: registered since 0.15.0, and all but two in 0.10.0.
+# From lmdeploy/model.py of each wheel. LEFT: names that are registered since 0.15.0; 0.10.0 had all but two of them.
 LEFT = _names(
     "base cogvlm vicuna llava-v1 llama2 codellama chatglm mistral mixtral internvl-zh deepseek-vl deepseek-vl2"
     " llava-chatml hf"

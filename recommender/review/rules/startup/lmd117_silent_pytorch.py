@@ -78,7 +78,7 @@ def _by_name(case: Case) -> Diagnostics:
 
 
 def _serves_another(case: Case, *, family: bool = False) -> bool:
-    """Return whether TurboMind serves another model of the architecture, or of its family of language models too."""
+    """Return whether TurboMind serves another model of the architecture; ``family``: of the same text family, too."""
     resolved = case.resolved
     return any(
         support.engine == checks.TURBOMIND and within(support.since, support.until, resolved.version)

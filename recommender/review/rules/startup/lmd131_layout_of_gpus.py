@@ -117,7 +117,7 @@ def _layouts(tp: int, dp: int, ep: int, cp: int) -> list[int]:
 
 
 def _holds_experts(count: int, tp: int, dp: int, ep: int, cp: int) -> bool:
-    """Return whether so many GPUs hold replicas of the experts, each in ep parts that tensors split further."""
+    """Return whether this many GPUs hold replicas of the experts, each in ep parts that tensors split further."""
     for replicas in (number for number in range(1, dp + 1) if dp % number == 0):
         split, rest = divmod(count, replicas * ep)
         if not rest and split and tp % split == 0 and tp in (split, count // (dp * cp)):

@@ -27,7 +27,7 @@ rule = constraint_rule(
     "warning",
     ("block-length-tile",),
     sources=("flags/cache-block-seq-len",),
-    # On an older card such a block is refused, so a card that is not known does not matter.
+    # An older card refuses such a block (LMD105), so an unknown card is assumed to be a newer one.
     assume=lambda case: {} if case.gpu_known else {"gpu.compute_capability": version("8.0")},
     unless={"block-length-tile": ("block-length-ampere",)},  # an error, which LMD105 reports
 )
