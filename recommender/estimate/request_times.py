@@ -136,11 +136,11 @@ def _step_times(
 def _prepare_ms(
     resolved: ResolvedRequest, config: Configuration, step: float, coefficients: Mapping[str, float]
 ) -> float:
-    """Return the server process's work on one request; it handles one at a time.
+    """Return the ms that the server process works on one request; it prepares one request at a time.
 
-    A ``step`` is the ms of a decoding step beside it; 0: the request is alone. Where a tile's threads need every core,
-    one of them waits for the engine's thread, which keeps its core until a step ends. Images that keep their shape
-    (Qwen2.5-VL) are prepared with few threads: with one for each core nothing changed.
+    ``step`` is the ms of a decoding step at the same time; 0: the request is alone. If a tile's threads need every
+    core, one of them waits for the engine's thread, which keeps its core until a step ends. Images that keep their
+    shape (Qwen2.5-VL) are prepared with few threads: one thread for each core changed nothing.
     """
     request = coefficients["request-host-ms"]
     if not resolved.images:

@@ -192,7 +192,7 @@ class _Search:
         """Return the search for a rate; ``effort`` and ``like`` as there."""
         normal = NormalDist()
         slow = math.pow(self.slow, normal.inv_cdf(self.aim.confidence) / normal.inv_cdf(RANGE_END))
-        # Requests without images were not measured so.
+        # The coefficient was measured only for requests with images.
         factor = self.resolved.store.coefficients[TAIL].value if self.resolved.images else 1.0
         tail = Tail(self.server.alone, factor)
         per_host = servers_of(self.kind, self.choice.best.config)

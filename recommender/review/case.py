@@ -181,7 +181,7 @@ def cases(
 
 
 def _alike(case: Case) -> Hashable:
-    """Return all that the known values, the configuration and the estimates of a launch follow from."""
+    """Return what determines a launch's known values, configuration and estimates."""
     launch, known = case.launch, case.context
     settings = frozenset((name, setting.text) for name, setting in case.settings.items())
     model = launch.model.value if launch.model else None

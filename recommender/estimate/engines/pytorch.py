@@ -126,7 +126,7 @@ def count_blocks(resolved: ResolvedRequest, config: Configuration, region: int, 
 
 
 def region_for(resolved: ResolvedRequest, config: Configuration, tokens: int) -> int:
-    """Return the bytes of a region that holds these tokens, also as one session, and with which the engine starts."""
+    """Return the bytes of a region that holds these tokens, even as one session, and lets the engine start."""
     block = kv_bytes_per_token(resolved.model, config.kv_bits, config.tp) * config.block_len
     return max(-(-tokens // config.block_len) + BEYOND_SESSION + RESERVED_BLOCKS, LEAST_BLOCKS) * block
 

@@ -148,7 +148,7 @@ class _File:
         return made[0]._replace(alternatives=tuple(made[1:])) if whole else None
 
     def _choosing(self, node: ast.Call) -> list[Span]:
-        """Return the pipelines that take a configuration by the name to which a branch assigns it."""
+        """Return the pipelines whose configuration is a name that a branch assigns."""
         scopes = self.values.scopes
         scope = scopes.at.get(id(node))
         returned = f"{scope.function.name}()" if scope is not None and scope.function is not None else ""
