@@ -187,7 +187,7 @@ class Simulation:
         return answered
 
     def _write(self, began: float, length: float, streams: int) -> float:
-        """Write the last pass's tokens; note the passes before it, which delay requests that may still arrive earlier."""
+        """Write the last pass's tokens; note the passes before it, which delay requests that arrive earlier."""
         if self.more:
             for place in range(max(self.count - 2, 1), self.count):
                 self.host.note(began + place * length, streams)
