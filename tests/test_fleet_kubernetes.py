@@ -406,7 +406,7 @@ def test_updates_take_no_more_than_is_spare(at: int, hosts: int, spare: int) -> 
     real = min(spare, hosts - 1)
     assert out == max(1, (real - 1) * a_host)
     assert hosts == 1 or out < hosts * a_host
-    assert f"its pods, {a_host}," in texts["pdb.yaml"]
+    assert f"one host, {a_host}," in texts["pdb.yaml"]
     comments = [line for line in texts["pdb.yaml"].splitlines() if "spare" in line]
     assert len(comments) == 1
     assert len(comments[0]) <= 80
