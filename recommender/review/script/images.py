@@ -29,7 +29,7 @@ def release_in(image: str) -> str:
 
 
 def image_word(page: SourceText, field: Field) -> Word:
-    """Return the word of an image; of a name of which only a run knows a part, what stands around that counts."""
+    """Return the word of an image. If only a run knows a part of its name, the text around it counts."""
     word = page.word(field)
     if word.value is not None or field.many or not field.pieces:
         return word
