@@ -19,7 +19,7 @@ from recommender.review.case import MOST_KINDS, cases
 from recommender.review.known_values import has_replicas, spread
 from recommender.review.rule import Case, Check, Diagnostic, Finding, Rule, retirement
 from recommender.review.same_as_recommended import ESTIMATED, weighs_recommended
-from recommender.review.script import some_branches, sweeps
+from recommender.review.script import command_subset, sweeps
 from recommender.review.script.model import ReadProblem, Script, Span
 
 UNUSED, UNREAD, BAD_IGNORE = "LMD001", "LMD002", "LMD003"
@@ -215,14 +215,14 @@ def _of_sweeps(
 
 def _qualified(script: Script, findings: Iterable[Finding], owners: Mapping[Key, Collection[int]]) -> list[Finding]:
     """Return the findings; those about some commands of a launch say which, and have no repair that others read."""
-    groups, kept = some_branches.groups(script), []
+    groups, kept = command_subset.group_commands(script), []
     for finding in findings:
         diagnostic = finding.diagnostic
         key = finding.rule.id, finding.place, finding.message
-        about = some_branches.some(groups, owners.get(key, ()), finding.place)
+        about = command_subset.find_subset(groups, owners.get(key, ()), finding.place)
         if about is not None:
             fix = diagnostic.fix if diagnostic.fix and about.holds(place for place, _ in diagnostic.fix.edits) else None
-            message = f"{diagnostic.message} This holds only {about.said}." if about.said else diagnostic.message
+            message = f"{diagnostic.message} This holds only {about.words}." if about.words else diagnostic.message
             diagnostic = diagnostic._replace(message=message, fix=fix)
         kept.append(finding._replace(diagnostic=diagnostic))
     return kept

@@ -71,29 +71,32 @@ def launch(page: SourceText, fields: Sequence[Field], around: Surroundings, star
 
     ``starts``: the words begin with a server program, not with ``lmdeploy``.
     """
-    first, *others = _possible(fields)
+    (first, *others), more = _possible(fields)
     made = _launch(page, first, around, starts)
     alike = {_words(made)}
     alternatives = []
     for words in others:
-        other = _launch(page, words, around, starts)._replace(place=made.place)
+        other = _launch(page, words, around, starts)._replace(place=made.place, more=more)
         alternatives += [] if _words(other) in alike else [other]
         alike.add(_words(other))
-    return made._replace(alternatives=tuple(alternatives))
+    return made._replace(alternatives=tuple(alternatives), more=more)
 
 
 def _words(launch: Launch) -> tuple[object, ...]:
     return launch.starts, launch.model, launch.options, launch.extra, launch.command
 
 
-def _possible(fields: Sequence[Field]) -> list[list[Field]]:
-    """Return the words, and those that other branches of the script make: each command, or what each branch changes."""
+def _possible(fields: Sequence[Field]) -> tuple[list[list[Field]], bool]:
+    """Return the words, and those that other branches of the script make; and whether these are not all.
+
+    Where each command would be too many, it is what each branch changes.
+    """
     found = list(islice(_of_branches(fields), MOST_COMMANDS + 1))
     if len(found) <= MOST_COMMANDS:
-        return found
+        return found, False
     marks = [(at, field.own, other) for at, field in enumerate(fields) for other in field.others]
     ways = ([*fields[: at - own], *other, *fields[at + 1 :]] for at, own, other in marks[:MOST_BRANCHES])
-    return [found[0], *(next(_of_branches(words)) for words in ways)]
+    return [found[0], *(next(_of_branches(words)) for words in ways)], True
 
 
 def _of_branches(fields: Sequence[Field]) -> Iterator[list[Field]]:

@@ -70,6 +70,7 @@ COUNTED = frozenset({"server-port", "node-rank", "dp-rank", "dist-init-addr"})
 """Options that differ between the servers of a script, so that it computes their values."""
 PLACEHOLDER = pattern(r"(?<![<\w])<((?:--?)?[^\W\d_](?:[\w ./-]{0,40}[\w.])?)>")
 """What the reader of a page replaces, as ``<port>``."""
+COMBINED = "its branches make more commands than are judged: each choice is judged, but not every combination"
 MOST = 10
 MOST_NAMED = 6
 LONGEST = 60
@@ -89,6 +90,7 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
         computed |= {"PORT"}
     swept = frozenset(SWEPT.findall(script.text))
     judged = {launch.place for launch in of_models(script)}
+    yield from (ReadProblem(COMBINED, launch.place) for launch in script.launches if launch.more)
     for launch in (*script.launches, *script.tools):
         known = launch._replace(model=None) if launch.place in judged and not launch.unsure else launch
         yield from _unknown(script, known, optional, computed | swept, swept)

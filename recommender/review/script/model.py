@@ -146,6 +146,8 @@ class Launch(NamedTuple):
     """Where the script calls the function that starts it."""
     alternatives: tuple["Launch", ...] = ()
     """The same with what other branches of the file, or other combinations of a matrix, give it."""
+    more: bool = False
+    """Branches make more commands of it than the alternatives."""
     turns: tuple["Launch", ...] = ()
     """The same in each turn of a loop that calls the function around it."""
     installed: Word | None = None

@@ -11,20 +11,20 @@ LONGEST = 80
 Groups = Mapping[int, tuple[Launch, ...]]
 
 
-class Some(NamedTuple):
+class CommandSubset(NamedTuple):
     """The commands in words, empty if the place shows them; and the options that they alone have."""
 
-    said: str
+    words: str
     options: tuple[GivenOption, ...]
 
     def holds(self, places: Iterable[Span]) -> bool:
         """Return whether places are in the words of these commands, so that no other command has them."""
-        return not self.said and all(
+        return not self.words and all(
             any(option.place.line == place.line for option in self.options) for place in places
         )
 
 
-def groups(script: Script) -> Groups:
+def group_commands(script: Script) -> Groups:
     """Return the commands of each launch that differ in their options only, by the id of each."""
     found: dict[int, tuple[Launch, ...]] = {}
     for launch in () if script.generated else script.launches:
@@ -39,9 +39,9 @@ def _same_but_options(launch: Launch, other: Launch) -> bool:
     return one == two
 
 
-def some(known: Groups, owners: Collection[int], place: Span) -> Some | None:
+def find_subset(groups: Groups, owners: Collection[int], place: Span) -> CommandSubset | None:
     """Return which commands something at a place is about, by their ids; None if it is about all of a launch."""
-    partly = [known[owner] for owner in owners if owner in known]
+    partly = [groups[owner] for owner in owners if owner in groups]
     if len(partly) < len(owners) or not partly or any({id(each) for each in group} <= set(owners) for group in partly):
         return None
     group = partly[0]
@@ -53,10 +53,10 @@ def some(known: Groups, owners: Collection[int], place: Span) -> Some | None:
     present, absent = (present, []) if not any(_chosen(each, present, []) for each in others) else (present, absent)
     present, absent = ([], absent) if not any(_chosen(each, [], absent) for each in others) else (present, absent)
     if not exact:
-        return Some(f"for {len(holders)} of the {len(group)} commands that the branches make", ())
+        return CommandSubset(f"for {len(holders)} of the {len(group)} commands that the branches make", ())
     beyond = [option for option in present if option.place.line != place.line]
     parts = [f"{word} {_named(those)}" for word, those in (("with", beyond), ("without", absent)) if those]
-    return Some(" and ".join(parts), tuple(present))
+    return CommandSubset(" and ".join(parts), tuple(present))
 
 
 def _varying(group: Sequence[Launch]) -> list[GivenOption]:

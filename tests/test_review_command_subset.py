@@ -85,3 +85,14 @@ def test_two_conditions_make_four_commands() -> None:
     (found,) = findings(text)
     assert found.rule.id == "LMD303"
     assert found.message.endswith(ONLY_WITH)
+
+
+def test_more_combinations_than_are_judged_are_told() -> None:
+    """Four choices make sixteen commands: each choice is judged, and that not all combinations are is said."""
+    names = ("--eager-mode", "--enable-metrics", "--log-level INFO", "--disable-fastapi-docs")
+    choices = "".join(f'if [ "$C{at}" = 1 ]; then\n  ARGS="$ARGS {name}"\nfi\n' for at, name in enumerate(names))
+    told = [
+        [finding.rule.id for finding in review("x.sh", f'ARGS=""\n{text}{SERVE} $ARGS\n', {}).findings]
+        for text in (choices, choices[: choices.index("if", 1)])
+    ]
+    assert ["LMD002" in ids for ids in told] == [True, False]
