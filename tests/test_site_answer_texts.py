@@ -167,6 +167,19 @@ def test_what_was_not_read_is_translated(visit: Visit) -> None:
     assert untranslated(visit, "vi/check.html", texts) == []
 
 
+PYTORCH = 'if a; then\n  ARGS="$ARGS --backend pytorch"\nfi\nlmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct $ARGS\n'
+BRANCHES = [f'ARGS="{option}"\n{PYTORCH}' for option in ("--eager-mode", "--communicator cuda-ipc")]
+"""Scripts of which some commands have a fault that the others lack."""
+
+
+def test_what_holds_for_some_commands_is_translated(visit: Visit) -> None:
+    """The sentence that says which follows the message of any rule."""
+    findings = [found for text in BRANCHES for found in engine.review("x.sh", text, {}).findings]
+    texts = [("rule", found.rule.id, found.message) for found in findings if "This holds only" in found.message]
+    assert len(texts) == len(BRANCHES)
+    assert untranslated(visit, "vi/check.html", texts) == []
+
+
 EXAMPLES = {
     "2 concurrent requests: 1 image of 448x448 (70%), 1280x720 (30%), 330 input and 64 output tokens; "
     "20 of each input are the same": "2 request đồng thời: 1 ảnh 448x448 (70%), 1280x720 (30%), 330 token đầu vào và "

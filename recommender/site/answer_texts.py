@@ -76,6 +76,8 @@ REPAIRS = (
     "write {0}", "add {0}", "known", "{0} is", "{0} (assumed)", "a {0} is missing here",
     "this is not valid shell syntax",
     "{0} is not beside the script and was not read", "{0} is not given", "pass {0}",
+    "This holds only {0}.", "with {0}", "without {0}", "with {0} and without {1}", "{0} (line {1})",
+    "for {0} of the {1} commands that the branches make",
 )  # fmt: skip
 """Texts of findings and repairs that are joined in the same way."""
 SENTENCE = re.compile(r"(?<=[.?]) (?=[A-Z0-9{])")
