@@ -153,7 +153,7 @@ def test_it_is_fast() -> None:
         (("--isl=x",), "--isl 'x'"),
         (("--osl", "x"), "--osl 'x'"),
         (("--images", "x"), "--images 'x'"),
-        (("--input-tokens", "10", "--prefix-tokens", "10"), "the prefix is part of --input-tokens"),
+        (("--input-tokens", "10", "--prefix-tokens", "10"), "use fewer, or raise --input-tokens"),
     ],
 )
 def test_errors_name_the_option_as_typed(words: tuple[str, ...], said: str) -> None:
