@@ -254,9 +254,9 @@ def test_exactly_the_context_fits() -> None:
         ({"prompt_tokens": 500, "prompt_p99": 400}, "p99 is below p50"),
         ({"prompt_p99": 400}, "needs a median"),
         ({"output_tokens": 9, "output_p99": -1}, "whole number"),
-        ({"prompt_tokens": 100, "prefix_tokens": 100}, "part of --input-tokens"),
+        ({"prompt_tokens": 100, "prefix_tokens": 100}, "raise --input-tokens"),
         ({"prefix_tokens": 200}, "200 tokens at most"),
-        ({"input_lengths": "5,6", "prefix_tokens": 6}, "part of --input-tokens"),
+        ({"input_lengths": "5,6", "prefix_tokens": 6}, "raise --input-tokens"),
         ({"input_lengths": "5,0"}, "whole numbers"),
         (
             {"max_context": 120, "prefix_tokens": 20, "output_tokens": 100},
