@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from recommender.choose.select import Candidate
     from recommender.estimate.configuration import Configuration
     from recommender.review.rule import Case
-    from recommender.review.script.model import GivenOption, Launch, Script, Word
+    from recommender.review.script.model import GivenOption, Launch, Script, Span, Word
 
 MOST_SERVERS = 40
 """How many servers of a file are compared with each other: a hostile file has thousands."""
@@ -223,13 +223,17 @@ def concurrent_pairs(
                 yield other, one
 
 
+def _loop_around(script: Script, launch: Launch) -> Span | None:
+    """Return the innermost loop around a launch, or around the call of the function that makes it."""
+    place = launch.called or launch.place
+    return max((loop.place for loop in script.loops if loop.place.start <= place.start < loop.place.end), default=None)
+
+
 def in_turn(script: Script, launch: Launch, sign: re.Pattern[str] = APART) -> tuple[Launch, ...]:
     """Return what each turn of the loop around a launch starts beside the others; the launch itself if none does."""
-    place = launch.called or launch.place
-    around = [loop.place for loop in script.loops if loop.place.start <= place.start < loop.place.end]
-    if not (launch.turns and launch.background and around and _on_this_host(script, launch)):
+    place, loop = launch.called or launch.place, _loop_around(script, launch)
+    if not (launch.turns and launch.background and loop and _on_this_host(script, launch)):
         return (launch,)
-    loop = max(around)
     rest = code(script, loop.start, place.start), code(script, place.end, loop.end)
     apart = is_apart(script, loop.start, place.start, sign) or is_apart(script, place.end, loop.end, sign)
     left = any(LEAVES.search(text) or ANOTHER_HOST.search(text) for text in rest)
@@ -275,8 +279,9 @@ def between_starts(script: Script, earlier: Launch, later: Launch) -> str:
     """Return the text between the starts of two servers; of two turns of a loop, the rest of its body."""
     if earlier.place != later.place or earlier.called != later.called:
         return between(script, earlier, later) or ""
-    place = later.called or later.place
-    loop = max(loop.place for loop in script.loops if loop.place.start <= place.start < loop.place.end)
+    place, loop = later.called or later.place, _loop_around(script, later)
+    if loop is None:
+        return ""
     head = re.compile(r"\bdo\b|\{").search(script.text, loop.start, place.start)
     return code(script, head.end() if head else loop.start, place.start) + code(script, place.end, loop.end)
 

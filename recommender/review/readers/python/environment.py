@@ -18,7 +18,7 @@ DEEPEST = 3
 """How many functions are followed from a statement to where the file calls it."""
 
 
-class _Given(NamedTuple):
+class _SetVariable(NamedTuple):
     """A variable, its value, and what sets it; ``default``: only if nothing else did."""
 
     name: str
@@ -33,10 +33,10 @@ class Environment:
     def __init__(self, page: SourceText, values: Values) -> None:
         self.page = page
         self.values = values
-        self.given = [
-            _Given(name, page.word(values.field(value)), node, default)
+        self.variables = [
+            _SetVariable(name, page.word(values.field(value)), node, default)
             for node in values.nodes
-            for name, value, default in _given(node)
+            for name, value, default in _set_variables(node)
             if isinstance(node, ast.Assign | ast.AugAssign | ast.Call)
         ]
         self.starts: dict[int, ast.AST] = {}
@@ -47,7 +47,7 @@ class Environment:
         if node is not None:
             self.starts[id(node)] = node
         found: dict[str, Word] = {}
-        for name, word, by, default in self.given:
+        for name, word, by, default in self.variables:
             if node is not None and self._is_before(node, by):
                 continue
             if name in found and default:
@@ -59,7 +59,9 @@ class Environment:
 
     def late(self) -> tuple[Assignment, ...]:
         """Return the variables that are set after all that the file starts."""
-        behind = (each for each in self.given if all(self._is_before(start, each.by) for start in self.starts.values()))
+        behind = (
+            each for each in self.variables if all(self._is_before(start, each.by) for start in self.starts.values())
+        )
         return tuple(
             Assignment(name, word, self.page.place(*self.values.span(by)))
             for name, word, by, _ in behind
@@ -72,7 +74,7 @@ class Environment:
         statement = by
         while not isinstance(statement, ast.stmt):
             statement = scopes.parents[id(statement)]
-        together = scopes.at.get(id(by)) is scopes.at.get(id(node)) and isinstance(node, ast.expr)
+        together = scopes.at.get(id(by)) is scopes.at.get(id(node))
         return together and isinstance(node, ast.expr) and runs_with(scopes.parents, statement, node) is True
 
     def _is_before(self, node: ast.AST, later: ast.AST, depth: int = 0) -> bool:
@@ -90,7 +92,7 @@ class Environment:
         return bool(sites) and all(self._is_before(site, later, depth + 1) for site in sites)
 
 
-def _given(node: ast.AST) -> Iterator[tuple[str, ast.expr, bool]]:
+def _set_variables(node: ast.AST) -> Iterator[tuple[str, ast.expr, bool]]:
     """Yield the variables that a statement or a call sets, and whether it keeps one that is set already."""
     match node:
         case ast.Assign(targets, value):
