@@ -31,6 +31,7 @@ AXE = """async ({ rules, kept }) => {
     return [each.tagName, each.getAttribute("class"), each.matches(":disabled, [aria-disabled=true]"),
       each.checkVisibility(), /[\\p{L}\\p{N}]/u.test(own), Math.min(own.replace(/\\s/g, "").length, 2), style.color,
       style.backgroundColor, style.backgroundImage, style.opacity, style.fontSize, style.fontWeight, style.textShadow,
+      style.textDecorationLine,
     ].join();
   };
   const isKnown = (each, above) => {
@@ -48,15 +49,16 @@ AXE = """async ({ rules, kept }) => {
   const serious = async (...asked) => (await run(...asked)).violations
     .filter(each => ["serious", "critical"].includes(each.impact))
     .map(each => [each.id, each.nodes.length, each.nodes[0].target.join(" "), each.nodes[0].failureSummary]);
-  const other = rules.length ? { runOnly: rules } : { rules: { "color-contrast": { enabled: false } } };
+  const ofLook = ["color-contrast", "link-in-text-block"];
+  const isOff = Object.fromEntries(ofLook.map(rule => [rule, { enabled: false }]));
   return [
-    ...await serious({ include: [document.documentElement], exclude: alike }, { runOnly: ["color-contrast"] }),
-    ...await serious(document, other),
+    ...await serious({ include: [document.documentElement], exclude: alike }, { runOnly: ofLook }),
+    ...await serious(document, rules.length ? { runOnly: rules } : { rules: isOff }),
   ];
 }"""
 KEPT = 3
-"""Elements of one look whose contrast axe computes, which takes longer than all else: text, its background and those of
-what it is in have the same colours in all of them."""
+"""Elements of one look of which axe computes the contrast and how links differ from text around, which takes longer
+than all else: text, its background and those of what it is in have the same colours in all of them."""
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -159,9 +161,9 @@ def visiting(browser: Browser, base: str, **settings: Any) -> Iterator[Visit]:
 
 
 def violations(visit: Visit, rules: Sequence[str] = ()) -> list[Any]:
-    """Serious and critical violations on the page, once nothing moves on it any more: of contrast, and of all rules.
+    """Serious and critical violations on the page, once nothing moves on it any more: of all rules.
 
-    With ``rules``, of contrast and these.
+    With ``rules``, of contrast, links in text, and these.
     """
     visit.wait("() => document.getAnimations().every(each => each.playState !== 'running')")
     return list(visit.page.evaluate(AXE, {"rules": list(rules), "kept": KEPT}))
