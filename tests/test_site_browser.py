@@ -41,7 +41,7 @@ KINDS = {
     "Vietnamese fix": "vi/fix.html", "Vietnamese claims": "vi/claims.html",
 }  # fmt: skip
 OF_THE_LOOK = ["scrollable-region-focusable", "aria-hidden-focus", "list"]
-"""What another palette and another width can break, beside contrast and links in text: other rules look at the same elements."""
+"""What another palette and another width can break, beside contrast and links in text."""
 RUN_OUT = """() => [...document.querySelectorAll("svg.diagram")].flatMap(drawing =>
   [...drawing.querySelectorAll("text")].filter(each => {
     const [box, whole] = [each.getBBox(), drawing.viewBox.baseVal];
