@@ -354,12 +354,27 @@ def test_progress_is_told_but_not_too_often() -> None:
 # --- the open loop ---------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("burstiness", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize(
+    ("rps", "seconds", "enough"), [(4, 6, 0), (0.5, 20, 0), (30, 20, 60), (7.3, 1, 400), (0.1, 2, 0)]
+)
+def test_as_many_arrive_as_the_rate_says(rps: float, seconds: float, enough: int, burstiness: float) -> None:
+    """In a load however short, or in the part of it after which enough have ended; more come after that."""
+    asked = plan(0, rps=rps, seconds=seconds, enough=enough, burstiness=burstiness)
+    lasts = min(seconds, enough / rps) if enough else seconds
+    arrivals = list(itertools.takewhile(lambda at: at < 3 * lasts, load.random_arrivals(asked)))
+    assert arrivals == sorted(arrivals)
+    assert min(arrivals) >= 0
+    assert sum(at < lasts for at in arrivals) == max(round(rps * lasts), 1)
+    assert max(arrivals) >= lasts
+
+
 def test_arrivals_are_poisson_and_the_same_each_time() -> None:
-    """They come when an exponential of the seed says, whatever is in flight."""
+    """They come when an exponential of the seed says, as many as the rate, whatever is in flight."""
     random_ = random.Random(load.SEED)
-    gaps = [random_.expovariate(250) for _ in range(1000)]
-    planned = list(itertools.takewhile(lambda at: at < 1.2, itertools.accumulate(gaps)))
-    gaps = gaps[: len(planned)]
+    gaps = [random_.expovariate(250) for _ in range(301)]
+    gaps = [gap * 1.2 / sum(gaps) for gap in gaps[:-1]]
+    planned = list(itertools.accumulate(gaps))
     assert statistics.mean(gaps) == pytest.approx(1 / 250, rel=0.15)
     assert statistics.stdev(gaps) / statistics.mean(gaps) == pytest.approx(1, abs=0.2)
     with Stub(steady(0.3)) as stub:

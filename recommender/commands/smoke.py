@@ -238,6 +238,7 @@ def _run(
 ) -> None:
     """Run, report and save; exit with the outcome's code."""
     from recommender.smoke import json_output, record, report
+    from recommender.smoke.goals import check_goals
     from recommender.smoke.run import run
 
     result = run(request, say)
@@ -255,7 +256,7 @@ def _run(
         click.echo(f"recommend smoke: {wrote}", err=True)
     if result.failure:
         raise result.failure
-    missed = [goal for goal in report.check_goals(request.recommendation, evidence_record) if not goal.met]
+    missed = [goal for goal in check_goals(request.recommendation, evidence_record) if not goal.met]
     if missed:
         raise Failure(
             "goals-missed", "; ".join(f"{goal.name} {goal.measured:,.1f}, wanted {goal.wanted:,.1f}" for goal in missed)

@@ -147,6 +147,19 @@ def figures(phase: records.Phase) -> RunFigures:
     )
 
 
+def list_waits(phase: records.Phase) -> tuple[list[int], list[int]]:
+    """Return when requests were sent, ascending, and the ms that each waited: for its first token where lengths vary.
+
+    Else for its whole answer, because only some are streamed. Empty without the times between answers.
+    """
+    answered, ends = numbers(phase.latencies_ms), list(accumulate(numbers(phase.gaps_ms)))
+    waits = (
+        {each.place: each.first for each in _streamed(phase, answered)} if phase.drawn else dict(enumerate(answered))
+    )
+    pairs = sorted((ends[place] - answered[place], wait) for place, wait in waits.items() if place < len(ends))
+    return [sent for sent, _ in pairs], [wait for _, wait in pairs]
+
+
 def steady(phase: records.Phase) -> bool:
     """Return whether a phase has enough rounds to leave the first out: see ``records.Phase``."""
     return _rounds(phase) >= LEAST_ROUNDS and len(numbers(phase.gaps_ms)) == len(numbers(phase.latencies_ms))

@@ -6,7 +6,8 @@ from recommender.choose.recommend import Recommendation
 from recommender.common.terminal import json_text, plain
 from recommender.knowledge import records, run_figures
 from recommender.smoke.failures import KINDS
-from recommender.smoke.report import Goal, ReportRow, check_goals, memory_rows, outcome, phase_rows
+from recommender.smoke.goals import Goal, check_goals
+from recommender.smoke.report import ReportRow, memory_rows, outcome, phase_rows
 
 FORMAT = 1
 

@@ -13,19 +13,18 @@ from recommender.estimate.memory import estimate, likely_range
 from recommender.knowledge import records, run_figures
 from recommender.smoke.expected_load import describe_drawn
 from recommender.smoke.failures import KINDS
+from recommender.smoke.goals import QUANTILES, check_goals
 from recommender.smoke.replay_prediction import predict_replay
 from recommender.smoke.result import describe_arrivals, describe_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from recommender.choose.recommend import Recommendation, Setup
     from recommender.estimate.scheduler.simulation import Timed
     from recommender.estimate.speed import Speed
     from recommender.estimate.uncertainty import Range
-    from recommender.request.request import Quantile
 
-QUANTILES: Mapping[Quantile, float] = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 LATE_MS = 20
 """Delay from which an open loop no longer follows its plan."""
 
@@ -49,22 +48,6 @@ class ReportRow:
     def error(self) -> float | None:
         """Return predicted / measured - 1, or None if one is missing."""
         return self.predicted / self.measured - 1 if self.measured and self.predicted else None
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """A goal of the request, the measured value and whether it is met."""
-
-    name: str
-    """Name of the goal."""
-    wanted: float
-    """Limit that was asked for."""
-    measured: float
-    """Measured value."""
-    met: bool
-    """The goal is met."""
-    note: str = ""
-    """What limits the measurement; empty: nothing."""
 
 
 def memory_rows(setup: Setup, run: records.SmokeRun) -> list[ReportRow]:
@@ -132,25 +115,6 @@ def _quantile_rows(phase: records.Phase, speed: Speed | None) -> Iterator[Report
             yield ReportRow(f"{title}{quantile} ms", measured, predicted, *scaled)
 
 
-def check_goals(recommendation: Recommendation, run: records.SmokeRun) -> list[Goal]:
-    """Compare the request's goals with its own load, the last one."""
-    if not run.phases:
-        return []
-    last = run.phases[-1]
-    request, figures = recommendation.request, run_figures.figures(last)
-    checked = []
-    if request.p99_ms:
-        tail = figures.p99_ms or figures.p95_ms
-        lacking = f"p95 used: a p99 needs {run_figures.P99_SAMPLES} samples, this load has {figures.samples}"
-        note = "" if figures.p99_ms else lacking
-        checked.append(Goal("p99 ms", request.p99_ms, tail, 0 < tail <= request.p99_ms, note))
-    if request.ttft_ms:
-        checked.append(Goal("TTFT ms", request.ttft_ms, figures.ttft_ms, 0 < figures.ttft_ms <= request.ttft_ms))
-    if request.rps and not (last.drawn and last.drawn.trace_speed):  # a trace's rate is its own, not a goal
-        checked.append(Goal("requests/s", request.rps, figures.rps, figures.rps >= 0.95 * request.rps))
-    return checked
-
-
 def outcome(recommendation: Recommendation, run: records.SmokeRun) -> str:
     """Return ok or a failure's name; goals-missed if everything else is sound."""
     missed = run.outcome == "ok" and not all(goal.met for goal in check_goals(recommendation, run))
@@ -173,7 +137,7 @@ def text(recommendation: Recommendation, run: records.SmokeRun) -> str:
         for goal in checked_goals:
             verdict = "met" if goal.met else "missed"
             note = f" ({goal.note})" if goal.note else ""
-            lines += wrap(f"{goal.name} {goal.wanted:,.0f}: {verdict}, measured {goal.measured:,.1f}{note}")
+            lines += wrap(f"{goal.name} {goal.wanted:,g}: {verdict}, measured {goal.measured:,.1f}{note}")
     lines += ["", "RESULT"]
     outcome_name = outcome(recommendation, run)
     lines += wrap("ok" if outcome_name == "ok" else f"{outcome_name}: {run.said or KINDS[outcome_name].description}")

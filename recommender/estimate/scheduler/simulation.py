@@ -137,7 +137,7 @@ def simulate_arrivals(
     met = [(0.0, request) for request in met_running(turns, round(usually_running(server, turns, offered)[0]))]
     arrivals = [(at, next(drawn[number % len(turns)])) for number, at in times]
     answers = answer_arrivals(server, [*met, *arrivals])[-counted:]
-    return summarise_arrivals(answers, offered, keeps_up(answers))
+    return summarise_arrivals(answers, offered, _keep_up(answers))
 
 
 def simulate_replay(
@@ -145,17 +145,21 @@ def simulate_replay(
 ) -> LoadFigures:
     """Return the figures where requests come at these ms, ascending, to an idle server; all count."""
     answers = answer_arrivals(server, arrivals)
-    return summarise_arrivals(answers, offered, keeps_up(answers))
+    return summarise_arrivals(answers, offered, _keep_up(answers))
 
 
-def keeps_up(answers: Sequence[SimulatedAnswer]) -> bool:
+def keeps_up(sent: Sequence[float], waits: Sequence[float]) -> bool:
     """Return whether a server answers as fast as requests come: no backlog makes all late ones wait longer.
 
-    When the last one ends does not tell, as it may be a long one.
+    ``waits`` are the ms of each request until its first token, ``sent`` when it came, ascending. When the last one ends
+    does not tell, as it may be a long one.
     """
-    waits = [answer.first - answer.sent for answer in answers]
     behind = min(waits[-max(len(waits) // 4, 1) :]) - min(waits)
-    return behind <= (1 - KEEPS_UP) * (answers[-1].sent - answers[0].sent)
+    return behind <= (1 - KEEPS_UP) * (sent[-1] - sent[0])
+
+
+def _keep_up(answers: Sequence[SimulatedAnswer]) -> bool:
+    return keeps_up([answer.sent for answer in answers], [answer.first - answer.sent for answer in answers])
 
 
 def usually_running(
