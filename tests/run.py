@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-TOOLS = ("bash", "chromium", "git", "haproxy", "promtool", "shellcheck", "systemd-analyze", "tmux")
-OTHERS = {"chromium": ("chromium-browser", "google-chrome")}
+TOOLS = ("bash", "chromium-headless-shell", "git", "haproxy", "promtool", "shellcheck", "systemd-analyze", "tmux")
+OTHERS = {"chromium-headless-shell": ("chromium", "chromium-browser", "google-chrome")}
 """Names that will do as well."""
 MOST_WORKERS = 4
 ALONE = "tests alone"
