@@ -204,13 +204,13 @@ def _explain_server_option(name: str, command: click.Command) -> str:
 
     other = closest_option(name).partition(" ")[0]
     named = (other, name.replace("_", "-"))
-    flag = next((each for each in load().flags.values() if each.option in named), None)
+    flag = next((flag for flag in load().flags.values() if flag.option in named), None)
     if flag is None:
         return ""
-    if any(flag.option in each.opts for each in command.params):
+    if any(flag.option in parameter.opts for parameter in command.params):
         return f"did you mean {flag.option}?"
     theirs = f"LMDeploy's is {flag.option}" if other else "it is LMDeploy's own"
-    asking = {each.name for each in command.params} >= {"gpu", "model"}
+    asking = {parameter.name for parameter in command.params} >= {"gpu", "model"}
     if command.name == "estimate":
         return f"{theirs}: write it after --, as in recommend estimate --gpu L4 -- {flag.option} ..."
     if command.name == "review" or not (asking and flag.setting):

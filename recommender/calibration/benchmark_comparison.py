@@ -157,7 +157,8 @@ def _derive(name: str, comparisons: Sequence[PublishedComparison]) -> Spread:
         tables=len({comparison.table.id for comparison in comparisons}),
         gpus=gpus,
         medians={
-            group: statistics.median(each.ratio for each in members) for group, members in _groups(comparisons).items()
+            group: statistics.median(member.ratio for member in members)
+            for group, members in _groups(comparisons).items()
         },
     )
 

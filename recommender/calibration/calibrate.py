@@ -69,7 +69,11 @@ def _loads(run: records.SmokeRun, name: str, store: Store) -> list[Observation]:
     """Return the loads of a run that can be predicted. Raises RequestError."""
     try:
         observed = observe_run(run, store)
-        return [each for each in observed if each.concurrency and not needs_simulation(each.resolved)]
+        return [
+            observation
+            for observation in observed
+            if observation.concurrency and not needs_simulation(observation.resolved)
+        ]
     except RequestError as error:
         raise RequestError(f"--calibrate {name}: {error}; give a record as recommend smoke wrote it") from None
     except (ValueError, KeyError):

@@ -143,7 +143,7 @@ def list_folds(observations: Sequence[Observation]) -> Iterator[Fold]:
     ):
         for name in sorted(set(names)):
             yield Fold(kind, name, tuple(place for place, other in enumerate(names) if other == name))
-    workloads = [_name_workload(each) for each in observations]
+    workloads = [_name_workload(observation) for observation in observations]
     for name in sorted({*workloads} - {""}):
         yield Fold("workload", name, tuple(place for place, other in enumerate(workloads) if other == name))
 

@@ -265,12 +265,12 @@ def best_speed_values(speed: Speed, request: Request) -> dict[str, Value]:
     """Return ``speed_values`` at the good end of each range: what the prediction does not exclude."""
     ranges = {name: getattr(speed, field) for name, field in SPEEDS.items()}
     values: dict[str, Value] = {
-        name: each.high if name == "estimate.rps" else each.low for name, each in ranges.items()
+        name: interval.high if name == "estimate.rps" else interval.low for name, interval in ranges.items()
     }
     for name, figure in AT_QUANTILE.items():
         quantile = getattr(request, f"{figure}_at")
-        each = speed.range_at(figure, quantile)
-        values[name] = speed.at(figure, quantile) * (each.low / each.value if each.value else 1.0)
+        interval = speed.range_at(figure, quantile)
+        values[name] = speed.at(figure, quantile) * (interval.low / interval.value if interval.value else 1.0)
     return values
 
 

@@ -66,10 +66,10 @@ def choose_for_rate(resolved: ResolvedRequest) -> tuple[ResolvedRequest, Choice 
             flat += 1
     if isinstance(best[1], Choice):
         return best[0], best[1]
-    outcomes = [(each, choose(each)) for each in tries]
-    near = [case for each in outcomes for case in _near(*each)]
+    outcomes = [(case, choose(case)) for case in tries]
+    near = [case for outcome in outcomes for case in _near(*outcome)]
     if near:
-        return min(near, key=lambda each: round(excess(each[1].best, resolved.request), 2))
+        return min(near, key=lambda case: round(excess(case[1].best, resolved.request), 2))
     return min(reversed(outcomes), key=_excess)
 
 

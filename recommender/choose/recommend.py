@@ -209,7 +209,7 @@ def _warn_of_queue(
     Nothing if the middle misses the rate: that is among ``findings`` already.
     """
     asked = resolved.rps or resolved.request.planned_rps
-    if most.low >= asked or any(each.constraint == RATE_CONSTRAINT for each in findings):
+    if most.low >= asked or any(finding.constraint == RATE_CONSTRAINT for finding in findings):
         return ()
     served = f"{most.value:.3g} are served ({most.low:.3g} to {most.high:.3g})"
     message = f"{asked:g} requests/s may be too many: at most {served}. Beyond that the queue grows without end."

@@ -64,8 +64,10 @@ def command(name: str | None) -> None:
 
     known = _names()
     if name is None:
-        told = EVIDENCE | {each: text for each, (text, *_) in OUTPUTS.items()}
-        terminal.show(f"{each:<17}{told.get(each, f'a record: {each}')}, version {__version__}" for each in known)
+        told = EVIDENCE | {output: text for output, (text, *_) in OUTPUTS.items()}
+        terminal.show(
+            f"{output:<17}{told.get(output, f'a record: {output}')}, version {__version__}" for output in known
+        )
         return
     name = SAME.get(name, name)
     if name not in known:
@@ -85,7 +87,7 @@ def schemas() -> dict[str, str]:
     for name, (_, place, output) in OUTPUTS.items():
         module, title = import_module(f"recommender.{place}"), "".join(map(str.capitalize, name.split("-")))
         made[name] = output_schema(getattr(module, output), title, module.FORMAT)
-    return {f"{name}.json": _write(each) for name, each in made.items()}
+    return {f"{name}.json": _write(schema) for name, schema in made.items()}
 
 
 def _write(schema: dict[str, Any]) -> str:
@@ -95,7 +97,7 @@ def _write(schema: dict[str, Any]) -> str:
     for name, value in parts.items():
         written = _compact(value)
         if name in ("$defs", "properties"):
-            inner = ",\n".join(f"  {_compact(each)}: {_compact(part)}" for each, part in value.items())
+            inner = ",\n".join(f"  {_compact(key)}: {_compact(part)}" for key, part in value.items())
             written = f"{{\n{inner}\n }}"
         lines.append(f" {_compact(name)}: {written}")
     return "{\n" + ",\n".join(lines) + "\n}\n"

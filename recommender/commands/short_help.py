@@ -100,7 +100,7 @@ def _takes(word: str, command: click.Command) -> str:
     from recommender.common.text import normal
     from recommender.knowledge.load import load
 
-    names = {each.name for each in command.params}
+    names = {parameter.name for parameter in command.params}
     for option, kind in (("gpu", "gpus"), ("model", "models")):
         for name, record in getattr(load(), kind).items() if option in names else ():
             if normal(word.partition(":")[0]) in map(normal, (name, *record.aliases, getattr(record, "hub", name))):
@@ -132,7 +132,7 @@ def _show_all(ctx: click.Context, _option: click.Parameter, value: bool) -> None
 
 def _rows(title: str, options: list[click.Parameter], ctx: click.Context, room: int) -> Iterator[str]:
     """Yield options with their texts: whole while there is room, else the first sentence of a long one."""
-    rows = [(_name(each, ctx), each.help or "") for each in options if isinstance(each, click.Option)]
+    rows = [(_name(option, ctx), option.help or "") for option in options if isinstance(option, click.Option)]
     if not rows:
         return
     width = min(max(len(name) for name, _ in rows), WIDEST)
@@ -156,10 +156,10 @@ def _name(option: click.Option, ctx: click.Context) -> str:
 def _named(title: str, options: list[click.Parameter]) -> Iterator[str]:
     """Name options by group; they are explained in the main job's ``--help-all``."""
     groups: dict[str, list[str]] = {}
-    for each in options:
-        group = next((group for group, names in GROUPS.items() if each.name in names.split()), "Output")
-        if each.name not in ("help_all", "version"):
-            groups.setdefault(group, []).append(each.opts[0])
+    for option in options:
+        group = next((group for group, names in GROUPS.items() if option.name in names.split()), "Output")
+        if option.name not in ("help_all", "version"):
+            groups.setdefault(group, []).append(option.opts[0])
     if groups:
         yield from ("", f"{title}:")
     for group, names in groups.items():

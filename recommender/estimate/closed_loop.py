@@ -82,8 +82,8 @@ def solve_loop(times: ServiceTimes, output_tokens: int, concurrency: int, batch:
     for prepared in range(1, concurrency + 1):
         if prepared <= batch:  # the loop of every prediction: step(running) is written out where that is short
             running = prepared
-            each = base + running * row if row else step(running)
-            complete = running / (output_tokens * each + running * prefill)
+            step_time = base + running * row if row else step(running)
+            complete = running / (output_tokens * step_time + running * prefill)
         weight *= feeds[concurrency - prepared] / complete
         total += weight
         done += weight * complete

@@ -38,9 +38,9 @@ def replay_trace(
     reuse: tuple[Sequence[int], float] = (), sum(hits) / sum(most) if any(most) else 1.0
     if any(most) and not request.repeated_share:
         reuse = hits, 1.0
-    lengths = [(each.prompt, each.output) for each in replayed]
+    lengths = [(replayed_request.prompt, replayed_request.output) for replayed_request in replayed]
     server, requests = _describe_given(resolved, config, coefficients, times_of, kv_tokens, lengths, *reuse)
-    times = (each.at / request.headroom for each in replayed)
+    times = (replayed_request.at / request.headroom for replayed_request in replayed)
     figures = simulate_replay(server, list(zip(times, requests, strict=True)), resolved.rps / config.servers)
     return replace(figures, rps=figures.rps * config.servers, tokens=figures.tokens * config.servers)
 

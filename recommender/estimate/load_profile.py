@@ -251,15 +251,15 @@ def _list_requests(
 
     ``sized``: each has images of one size of a mix; else the times are the mean of all sizes.
     """
-    each: Sequence[tuple[ResolvedRequest, tuple[int, int, int]]]
+    requests: Sequence[tuple[ResolvedRequest, tuple[int, int, int]]]
     if asked := resolved.request.asked:
-        each = [(_with_own(resolved, one), (one.prompt, one.output, 0)) for one in asked]
+        requests = [(_with_own(resolved, one), (one.prompt, one.output, 0)) for one in asked]
     else:
         pairs = pair_lengths(resolved.prompts, resolved.outputs)
-        each = [(resolved, (prompt, output, turn)) for prompt, output in pairs]
+        requests = [(resolved, (prompt, output, turn)) for prompt, output in pairs]
     if sized and resolved.image_sizes:
-        each = deal_sizes(each * -(-MOST_ASKED // len(each)))
-    return tuple(describe_request(own, config, times_of, lengths, cache) for own, lengths in each)
+        requests = deal_sizes(requests * -(-MOST_ASKED // len(requests)))
+    return tuple(describe_request(own, config, times_of, lengths, cache) for own, lengths in requests)
 
 
 def _with_own(resolved: ResolvedRequest, request: MixRequest) -> ResolvedRequest:

@@ -40,9 +40,9 @@ def estimate_times(
     """
     if not resolved.image_sizes:
         return _fixed_times(resolved, config, loaded, coefficients)
-    each = [_fixed_times(own, config, loaded, coefficients) for own, _ in resolved.each_size()]
+    times_by_size = [_fixed_times(own, config, loaded, coefficients) for own, _ in resolved.each_size()]
     shares = [share for _, share in resolved.each_size()]
-    return ServiceTimes(*(math.fsum(map(mul, shares, times)) for times in zip(*each, strict=True)))
+    return ServiceTimes(*(math.fsum(map(mul, shares, times)) for times in zip(*times_by_size, strict=True)))
 
 
 def add_load(

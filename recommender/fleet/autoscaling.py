@@ -37,11 +37,11 @@ class Scale:
 def scale(layout: Layout, size: Size) -> Scale:
     """Return the numbers for a fleet."""
     config = layout.recommendation.config
-    each = config.share * (layout.requests or UNPLANNED_SHARE * config.max_batch_size)
+    pod_requests = config.share * (layout.requests or UNPLANNED_SHARE * config.max_batch_size)
     spare = min(layout.spare, layout.hosts - 1) * (size.pods // layout.hosts)
     least = math.ceil((size.pods - spare) / layout.peak) + spare
     return Scale(
-        target=max(LEAST_TARGET, round(each, 2)),
+        target=max(LEAST_TARGET, round(pod_requests, 2)),
         target_why="Predicted requests at a pod, running and waiting, at the peak with all pods up."
         if layout.requests
         else f"{UNPLANNED_SHARE:.0%} of the requests that a pod runs at once. recommend plan gives it for a rate.",

@@ -89,7 +89,7 @@ def _watch(goal: TimeGoal) -> Watched | None:
     name = f"{goal.words.strip()} {seconds:.4g} s"
     if goal.at == "mean":
         return Watched(name, metric, source, seconds)
-    bucket = next((each for each in buckets if each >= seconds), None)
+    bucket = next((bound for bound in buckets if bound >= seconds), None)
     if bucket is None:
         return None
     budget = round(1 - int(goal.at[1:]) / 100, 6)

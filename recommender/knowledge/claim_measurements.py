@@ -181,7 +181,7 @@ def _phases(run: records.SmokeRun, field: str, tokens: bool) -> Iterator[tuple[R
         counted, output = phase.input_tokens if tokens else 0, phase.output_tokens
         if drawn:  # the requests of one workload come in one order; how many of them a phase answers differs
             counted, output = (
-                round(statistics.median(run_figures.numbers(each))) for each in (drawn.prompts, drawn.outputs)
+                round(statistics.median(run_figures.numbers(lengths))) for lengths in (drawn.prompts, drawn.outputs)
             )
         yield (
             RequestLoad(

@@ -99,7 +99,7 @@ def _summary(run: records.SmokeRun, carriers: Mapping[str, records.Option]) -> d
         "random_weights": run.random_weights,
         "gpu": run.gpu,
         "model": run.model,
-        "engine": next((each.found for each in run.effective if each.name == "backend"), "turbomind"),
+        "engine": next((setting.found for setting in run.effective if setting.name == "backend"), "turbomind"),
         "mps": run.mps,
         "batch": value("max_batch_size", USUAL_BATCH),
         "prefill_tokens": value("prefill_tokens", USUAL_PREFILL),

@@ -71,7 +71,7 @@ def resolve_gpu(store: Store, name: str, option: str = "--gpu") -> tuple[records
     """Return a GPU by any of its names, with a note where the name fits other products too. ``option`` had the name."""
     names = _gpu_names(store)
     short = MAKER.sub("", name.strip())
-    name = next((each for each in (name, short, f"{short}G") if normal(each) in names), name)  # A100 80
+    name = next((candidate for candidate in (name, short, f"{short}G") if normal(candidate) in names), name)  # A100 80
     gpu = resolve(f"{option}: unknown GPU", name, names, NO_GPU)
     ambiguous = next((alias for alias in gpu.ambiguous if normal(alias) == normal(name)), "")
     if not ambiguous:

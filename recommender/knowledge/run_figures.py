@@ -119,12 +119,12 @@ def steady_times(phase: records.Phase) -> SteadyTimes:
             rps = counted / (closed - opened) * 1000
             if phase.drawn:
                 inside = math.fsum(part * ms for part, ms in zip(parts, answered, strict=True)) / counted
-        streamed = [each for each in streamed if each.place not in opening]
+        streamed = [answer for answer in streamed if answer.place not in opening]
     elif _rounds(phase) >= LEAST_ROUNDS and not phase.gaps_ms:
         times, inside = answered[phase.concurrency :], _mean(answered[phase.concurrency : phase.window_requests])
         rps = phase.concurrency / inside * 1000
-    tpot = [(each.whole - each.first) / each.steps for each in streamed if each.steps]
-    return SteadyTimes(times, [each.first for each in streamed], tpot, inside, rps)
+    tpot = [(answer.whole - answer.first) / answer.steps for answer in streamed if answer.steps]
+    return SteadyTimes(times, [answer.first for answer in streamed], tpot, inside, rps)
 
 
 @lru_cache(maxsize=4096)

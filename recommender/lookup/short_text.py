@@ -106,7 +106,7 @@ def diff(release_diff: Diff) -> Iterator[str]:
         "known issues": (*release_diff.threads_new, *release_diff.threads_gone),
         "verdicts": (*release_diff.claims_new, *release_diff.claims_gone),
     }
-    yield from _left([f"{len(each)} {name}" for name, each in left.items() if each])
+    yield from _left([f"{len(changes)} {name}" for name, changes in left.items() if changes])
 
 
 def _moved(options: Iterable[MovedOption]) -> Iterator[str]:

@@ -141,8 +141,10 @@ def _expect(recommendation: Recommendation, with_bar: bool) -> Iterator[str]:
     resolved = recommendation.resolved
     low, high = memory.likely_range(resolved, used, recommendation.config.tp)
     yield f"EXPECT ({predicted.basis})"
-    each = " each" if recommendation.config.cards > 1 else ""
-    row = _row("GPU memory", "GiB", gib(used.total), gib(low), gib(high), f"of {gib(resolved.available_bytes)}{each}")
+    per_gpu = " each" if recommendation.config.cards > 1 else ""
+    row = _row(
+        "GPU memory", "GiB", gib(used.total), gib(low), gib(high), f"of {gib(resolved.available_bytes)}{per_gpu}"
+    )
     columns = min(BAR, WIDTH - len(row) - 1)
     share = min(used.total / resolved.available_bytes, 1)
     yield row + (f" {'█' * max(round(share * columns), 1):░<{columns}}" if with_bar else "")

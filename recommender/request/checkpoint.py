@@ -244,12 +244,12 @@ def _mixture(text: Mapping[str, Any], base: records.Mixture) -> dict[str, Any]:
     total, step = text.get("num_hidden_layers"), text.get("interleave_moe_layer_step")
     if isinstance(total, int) and isinstance(step, int) and step > 0:
         layers = total - total // step
-    each, count = text.get("moe_intermediate_size"), text.get("n_shared_experts")
+    width, count = text.get("moe_intermediate_size"), text.get("n_shared_experts")
     return {
         "experts": first(text, base.experts, "num_experts", "num_local_experts", "n_routed_experts"),
         "per_token": first(text, base.per_token, "num_experts_per_tok", "experts_per_token"),
         "intermediate": first(text, base.intermediate, "moe_intermediate_size", "intermediate_size"),
-        "shared": each * count if isinstance(each, int) and isinstance(count, int) else shared,
+        "shared": width * count if isinstance(width, int) and isinstance(count, int) else shared,
         "dense_layers": _count(text.get("mlp_layer_types"), "dense") or layers,
         "bias": base.bias,
         "corrected": base.corrected,

@@ -66,8 +66,8 @@ def _with_pixels(folder: Path, encoder: Mapping[str, Any], base: records.VisionS
     frames = first(encoder, rule.frames, "temporal_patch_size")
     least = first(limits, first(size, None, "min_pixels", "shortest_edge"), "min_pixels")
     most = first(limits, first(size, None, "max_pixels", "longest_edge"), "max_pixels")
-    each = frames if rule.over_frames and isinstance(frames, int) and frames > 0 else 1
-    least, most = (_share(limit, each, known) for limit, known in ((least, rule.least), (most, rule.most)))
+    divisor = frames if rule.over_frames and isinstance(frames, int) and frames > 0 else 1
+    least, most = (_share(limit, divisor, known) for limit, known in ((least, rule.least), (most, rule.most)))
     stacked = encoder.get("deepstack_visual_indexes")
     # GLM's layers are as deep as its output; their own entry is that of the projector.
     deep_name = "out_hidden_size" if base.projector else "intermediate_size"

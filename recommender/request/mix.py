@@ -32,12 +32,12 @@ def choose_asked(requests: Sequence[MixRequest], most: int = MOST_ASKED) -> tupl
     """Return a sample of at most ``most`` requests: all image counts, and prompts and answers of every length."""
     if len(requests) <= most:
         return tuple(requests)
-    by_answer = sorted(requests, key=lambda each: (each.images, each.output))
-    each_band = -(-len(requests) // BANDS)
+    by_answer = sorted(requests, key=lambda request: (request.images, request.output))
+    band_size = -(-len(requests) // BANDS)
     ordered: list[MixRequest] = []
-    for band, begin in enumerate(range(0, len(requests), each_band)):
-        alike = by_answer[begin : begin + each_band]
-        ordered += sorted(alike, key=lambda each: each.prompt, reverse=bool(band % 2))
+    for band, begin in enumerate(range(0, len(requests), band_size)):
+        alike = by_answer[begin : begin + band_size]
+        ordered += sorted(alike, key=lambda request: request.prompt, reverse=bool(band % 2))
     return tuple(ordered[int((place + 0.5) / most * len(requests))] for place in range(most))
 
 
@@ -90,7 +90,9 @@ def mix_workloads(request: Request, text: str, workloads: Mapping[str, records.W
         asked += [own[place * len(own) // count] for place in range(count)]
     images = {}
     if request.images < 0:
-        largest = max((workloads[name] for name in shares), key=lambda each: (each.images, each.image_width))
+        largest = max(
+            (workloads[name] for name in shares), key=lambda workload: (workload.images, workload.image_width)
+        )
         images = {name: getattr(largest, name) for name in ("images", "image_width", "image_height")}
     return replace(
         request,

@@ -145,8 +145,8 @@ def _understand(rows: Rows, skipped: Counter[str]) -> tuple[Reader, list[Underst
     reader: Reader | None = None
     requests: list[Understood] = []
     seen: dict[str, None] = {}
-    each = iter(rows)
-    for row in islice(each, MOST_ROWS):
+    remaining = iter(rows)
+    for row in islice(remaining, MOST_ROWS):
         if isinstance(row, str):
             skipped[row] += 1
             continue
@@ -161,7 +161,7 @@ def _understand(rows: Rows, skipped: Counter[str]) -> tuple[Reader, list[Underst
             skipped[read] += 1
         else:
             requests.append(read)
-    beyond = rows.rest() + sum(1 for _ in each) if requests else 0
+    beyond = rows.rest() + sum(1 for _ in remaining) if requests else 0
     skipped.update({"not read: more rows than needed": beyond} if beyond else {})
     if reader is None or not requests:
         raise Unreadable(_nothing(rows, reader, skipped, seen))

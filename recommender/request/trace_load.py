@@ -114,7 +114,7 @@ def _mix(request: Request, trace: Trace) -> dict[str, Any]:
     """Return requests that stand for all, and as many images as any of them has; none where lengths are given."""
     if request.prompt_tokens or request.output_tokens or request.turns > 1:
         return {}
-    images = [min(each, MAX_IMAGES) if request.images < 0 else request.images for each in trace.each_images]
+    images = [min(count, MAX_IMAGES) if request.images < 0 else request.images for count in trace.each_images]
     every = zip(trace.input_tokens, trace.output_tokens, images, strict=True)
     prefix = request.prefix_tokens or trace.prefix_tokens
     asked = choose_asked(

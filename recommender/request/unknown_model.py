@@ -101,9 +101,13 @@ def family(name: str, release: str, preferred: set[str]) -> tuple[str, bool]:
     last = name.casefold().rstrip("/").rpartition("/")[2].rpartition("distill")[2]
     listed = served(release, "turbomind") | served(release, "pytorch")
     sees = bool(SEES.search(last))
-    whole = [each for each in listed if not PARTS.search(each) and not (sees and READS.search(each))]
+    whole = [
+        architecture
+        for architecture in listed
+        if not PARTS.search(architecture) and not (sees and READS.search(architecture))
+    ]
     # Some architectures share a name, such as Glm4 for text and for images: prefer a covered one, then the shortest.
-    ranked = sorted(whole, key=lambda each: (each not in preferred, len(each), each))
+    ranked = sorted(whole, key=lambda architecture: (architecture not in preferred, len(architecture), architecture))
     by_key: dict[str, str] = {}
     for architecture in ranked:
         by_key.setdefault(_key(architecture), architecture)
@@ -115,7 +119,11 @@ def family(name: str, release: str, preferred: set[str]) -> tuple[str, bool]:
                 return by_key[key], True
             return alike[0], False
     letters = _letters(normal(last))
-    related = (each for each in ranked if len(letters) > 1 and _letters(_key(each)) == letters and not sees)
+    related = (
+        architecture
+        for architecture in ranked
+        if len(letters) > 1 and _letters(_key(architecture)) == letters and not sees
+    )
     return next(related, ""), False
 
 

@@ -75,7 +75,7 @@ def _parts(case: Case) -> list[Span]:
 
     What a program adds to a list may be added in a branch only.
     """
-    given = [each.whole for each in case.launch.options]
+    given = [option.whole for option in case.launch.options]
     model = [case.launch.model.place] if case.launch.model else []
     parts = sorted({*given, *model}, key=lambda part: part.end)
     if case.script.kind == "python":
@@ -97,8 +97,8 @@ def _gap(case: Case, parts: list[Span]) -> str:
 def _keyword(case: Case, explanation: Explanation) -> Stretch | None:
     """Return the insertion of a keyword in the call of the engine's class; None without one."""
     text = case.script.text
-    keywords = (each for each in case.launch.options if each.callee == case.launch.engine)
-    given = [each.whole for each in keywords if text.startswith(f"{each.name}=", each.whole.start)]
+    keywords = (option for option in case.launch.options if option.callee == case.launch.engine)
+    given = [option.whole for option in keywords if text.startswith(f"{option.name}=", option.whole.start)]
     fields = [
         field for field in case.resolved.store.flags[explanation.option].fields if field.config == case.launch.engine
     ]

@@ -203,14 +203,14 @@ def _of_sweeps(
     words += [launch.model for launch in variants if launch.model is not None]
     values = {place for word in words for place in (word.place, word.written)}
     run = _Run(script, tuple(cases(script, options, project, tuple(variants), judged)), ())
-    each = _Run(script, tuple(cases(script, options, project, tuple(models), judged)), ())
+    model_run = _Run(script, tuple(cases(script, options, project, tuple(models), judged)), ())
     kept: list[Finding] = []
     for rule_ in chosen if variants or models else ():
         single = rule_._replace(whole=None)
         found = (finding for finding in run.findings(single) if finding.severity == "error" and finding.place in values)
-        for finding in (*found, *each.findings(single)):
+        for finding in (*found, *model_run.findings(single)):
             kept.append(Finding(rule_, script.path, finding.diagnostic._replace(fix=None)))
-    return kept, each.owners
+    return kept, model_run.owners
 
 
 def _qualified(script: Script, findings: Iterable[Finding], owners: Mapping[Key, Collection[int]]) -> list[Finding]:

@@ -144,21 +144,29 @@ def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:
     explanations = _recommended(case.twin or case)
     if explanations is None:
         return [], "no configuration fits; recommend shows the nearest change", []
-    wanted = [each for each in explanations if _is_decided_here(case, each) and not _holds_session(case, each)]
-    new = {each.option: list(_change(case, each)) for each in wanted}
-    blocked = [each for each in wanted if not new[each.option] and _is_missing(case, each)]
-    flags = [each for each in blocked if each.kind == "flag"]
+    wanted = [
+        explanation
+        for explanation in explanations
+        if _is_decided_here(case, explanation) and not _holds_session(case, explanation)
+    ]
+    new = {explanation.option: list(_change(case, explanation)) for explanation in wanted}
+    blocked = [explanation for explanation in wanted if not new[explanation.option] and _is_missing(case, explanation)]
+    flags = [explanation for explanation in blocked if explanation.kind == "flag"]
     if flags:
         missing = ", ".join(spelled(case, flag.option, flag.value, flag.switch) for flag in flags)
         return [], f"these cannot be added here, so add them by hand: {missing}", []
-    shared = next((each for name, made in new.items() for each in made if _is_shared(case, name, each, new)), None)
+    shared = next(
+        (change for name, made in new.items() for change in made if _is_shared(case, name, change, new)), None
+    )
     if shared is not None:
         return [], f"{shared.description}: the same literal sets another value too", []
     apart = [(change, _apart(case, name, change)) for name, made in new.items() for change in made]
     read = next((change for change, own in apart if own is None), None)
     if read is not None:
         return [], f"{read.description}: another program reads the same literal", []
-    by_hand = [f"{each.name}={each.value}: add it by hand: {_reason(each)}" for each in blocked]
+    by_hand = [
+        f"{explanation.name}={explanation.value}: add it by hand: {_reason(explanation)}" for explanation in blocked
+    ]
     return [own for _, own in apart if own], "", [*by_hand, *_kept_share(case, explanations)]
 
 

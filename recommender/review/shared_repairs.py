@@ -113,8 +113,8 @@ class _RepairPlaces:
         if DEFAULT.fullmatch(text, text.rfind("\n", 0, place.start) + 1, place.start):
             return None
         known = {name.lstrip("&") for name in names}
-        given = [each for each in launch.options if any(word.written == place for word in each.values)]
-        given = [each for each in given if len(given) == 1 or fix.description == f"{each.name} {new}"]
+        given = [option for option in launch.options if any(word.written == place for word in option.values)]
+        given = [option for option in given if len(given) == 1 or fix.description == f"{option.name} {new}"]
         if len(given) != 1 or not known or not PLAIN.fullmatch(new):
             return None
         return self._after(given[0], known)

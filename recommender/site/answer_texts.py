@@ -122,13 +122,13 @@ def constraint_pairs(data: SiteData) -> dict[str, Pairs]:
 def option_pairs(data: SiteData) -> dict[str, Pairs]:
     """Return the reasons of each option: ours in full and in few words, those of models, and those of advisers."""
     needs = [need for model in data.store.models.values() for need in model.needs]
-    advised = [each for adviser in data.store.advisers.values() for each in adviser.settings if each.reason]
+    advised = [setting for adviser in data.store.advisers.values() for setting in adviser.settings if setting.reason]
     found = {}
     for option in data.store.options():
         needed = [need.because for need in needs if need.option == option.id]
         ours = [*(reason.text for reason in option.reasons), *needed, *briefs(option), option.unset]
         own = pairs(data, ours) if _is_set(option) else []
-        theirs = {single(each.reason): each.reason_vi for each in advised if each.option == option.id}
+        theirs = {single(setting.reason): setting.reason_vi for setting in advised if setting.option == option.id}
         found[option.id] = own + [[text, single(plain(data.own(text, known)))] for text, known in theirs.items()]
     return {name: each for name, each in found.items() if each}
 

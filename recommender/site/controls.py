@@ -96,7 +96,7 @@ def data_table(
     )
     yield form(name, parts, label=data.t("What the table shows"))
     figures = [all(FIGURE.fullmatch(cell) for cell in column) for column in zip(*lines, strict=True)]
-    classes = [' class="n"' if each else "" for each in figures]
+    classes = [' class="n"' if is_figure else "" for is_figure in figures]
     heads = "".join(f'<th scope="col"{own}>{label}</th>' for label, own in zip(head, classes, strict=True))
     yield f'<div class="data-scroll"><table class="data {kind}" id="{name}-table">'
     yield f"<thead><tr>{heads}</tr></thead><tbody>"

@@ -33,7 +33,7 @@ def files(
         for language in LANGUAGES
     }
     for path, names in PARTS.items():
-        scripts = [MAP.sub("", parts[each]) for name in names for each in fnmatch.filter(parts, f"assets/{name}")]
+        scripts = [MAP.sub("", parts[script]) for name in names for script in fnmatch.filter(parts, f"assets/{name}")]
         if path == SCRIPT:
             # Each script is in a block, so that its names do not clash with others'.
             settings = f"const THEME = {to_json({**theme, 'texts': texts})};"

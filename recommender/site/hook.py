@@ -173,9 +173,9 @@ def _shortened(toc: TableOfContents) -> TableOfContents:
     (top,) = toc.items or (None,)
     if top is None:
         return toc
-    if len(top.children) + sum(len(each.children) for each in top.children) > LINKS:
-        for each in top.children:
-            each.children = []
+    if len(top.children) + sum(len(child.children) for child in top.children) > LINKS:
+        for child in top.children:
+            child.children = []
     if len(top.children) > LINKS:
         top.children = []
     return toc

@@ -87,7 +87,7 @@ def _commands(script: Artefact, recommendation: Recommendation, environment: Map
     if isinstance(script, FleetArtefact):
         servers = script.servers(recommendation, ANYWHERE | dict(environment))
         command = "lmdeploy serve api_server"
-        commands = [f"  CUDA_VISIBLE_DEVICES={each.cards} {command} {shlex.join(each.words)}" for each in servers]
+        commands = [f"  CUDA_VISIBLE_DEVICES={server.cards} {command} {shlex.join(server.words)}" for server in servers]
         return [*commands, f"  haproxy -db -f {FRONT}"]
     if script.kind == "bash":
         return [f"  lmdeploy serve api_server {shlex.quote(model)} {shlex.join(words)}"]

@@ -137,8 +137,8 @@ class CompareArguments(QuestionArguments):
         wanted = resolve_option(load(), self.option).id if self.option else ""
         found = api.compare(self.request())
         if wanted:
-            shown = (each for each in found.settings if each.option == wanted)
-            lines = (line for each in shown for line in comparison_text.setting(each, found.resolved.release.id))
+            shown = (setting for setting in found.settings if setting.option == wanted)
+            lines = (line for setting in shown for line in comparison_text.setting(setting, found.resolved.release.id))
             return (*comparison_text.head(found), "", *lines)
         failed = [str(found.nothing)] if found.nothing else []
         return (*comparison_text.lines(found), *failed) if self.full else short_text.compare(found)
@@ -211,8 +211,8 @@ class DiffArguments(ToolArguments):
         found = diff(store, resolve_release(store, self.old), resolve_release(store, self.new))
         if not self.full:
             return short_text.diff(found)
-        cited = [(each.name, cite(each.sources, each.caveat)) for each in found.removed]
-        cited += [(each.name, cite(each.sources, each.caveat)) for each in found.changed]
+        cited = [(option.name, cite(option.sources, option.caveat)) for option in found.removed]
+        cited += [(option.name, cite(option.sources, option.caveat)) for option in found.changed]
         sources = (f"  {name}: {source}" for name, source in cited)
         return (*release_diff_text.lines(found), "", "SOURCES", *sources)
 
@@ -237,8 +237,8 @@ def call(name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
         return text.encode("utf-8", "backslashreplace").decode("utf-8"), False
     except ValidationError as error:
         wrong: dict[tuple[str, str], list[str]] = {}
-        for each in error.errors():
-            argument, what, value = _wrong(tool, dict(each))
+        for problem in error.errors():
+            argument, what, value = _wrong(tool, dict(problem))
             wrong.setdefault((argument, value), []).append(what)
         return "; ".join(
             f"{argument}{' or '.join(dict.fromkeys(what))}{value}" for (argument, value), what in wrong.items()

@@ -99,7 +99,9 @@ def _weights(resolved: ResolvedRequest, tp: int) -> int:
     text = resolved.model.text
     if not text.latent:
         return weights(resolved, tp)
-    copies = sum(text.layers * text.heads * each.rank * (each.key + each.value) * BYTES_16_BIT for each in text.latent)
+    copies = sum(
+        text.layers * text.heads * latent.rank * (latent.key + latent.value) * BYTES_16_BIT for latent in text.latent
+    )
     return ((resolved.weight_bytes or weight_bytes(resolved.model)) + copies) // tp
 
 

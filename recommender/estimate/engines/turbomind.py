@@ -94,7 +94,7 @@ def items_before_cache(resolved: ResolvedRequest, tp: int) -> tuple[MemoryItem, 
     """
     coefficients = resolved.store.coefficients
     names = ("context-mib", "peer-context-mib") if tp > 1 else ("context-mib",)
-    methods = {each.method for each in resolved.model.quantization}
+    methods = {quantization.method for quantization in resolved.model.quantization}
     table = embedding_bytes(resolved.model, tp) if methods - LEAVES_NOTHING else 0
     head = embedding_bytes(resolved.model, tp) if resolved.model.text.tied_embeddings else 0
     return (

@@ -59,7 +59,7 @@ class AlternatingSimulation(Simulation):
             return False
         if self.decoded >= self.server.rounds or len(self.running) < HALF * self.server.batch:
             return True
-        return sum(each.tokens_left for each in self.waiting) >= self.server.budget
+        return sum(waiting.tokens_left for waiting in self.waiting) >= self.server.budget
 
     def _prefill_pass(self) -> Passes:
         """Return a pass of whole prompts, or of a part of the first."""

@@ -114,7 +114,7 @@ class HostLoop(Generic[R]):
                 while self.incoming and self.incoming[0].ready <= now:
                     self.ready.append(heapq.heappop(self.incoming))
                 if self.incoming:
-                    self.incoming = [_delay(each, now, done) for each in self.incoming]
+                    self.incoming = [_delay(incoming, now, done) for incoming in self.incoming]
                     heapq.heapify(self.incoming)
         return done
 
@@ -126,8 +126,8 @@ class HostLoop(Generic[R]):
         """Hold the preparing thread up for a ``share`` of the time from ``now`` ``until`` a pass ends."""
         self._prepare(now)
         self.incoming = [
-            each if each.ready <= now else each._replace(ready=_held(each.ready, now, until, share))
-            for each in self.incoming
+            incoming if incoming.ready <= now else incoming._replace(ready=_held(incoming.ready, now, until, share))
+            for incoming in self.incoming
         ]
         self.free = _held(self.free, now, until, share)
         while self._begins() < until:

@@ -102,8 +102,8 @@ def simulate_closed_loop(
     """
     count = min(max(ROUNDS * clients, LEAST), max(MOST, clients))
     # Draw every request equally often: a part of them would have another mean length than all.
-    each = sum(map(len, turns))
-    count = -(-count // each) * each if each <= MOST else count
+    round_length = sum(map(len, turns))
+    count = -(-count // round_length) * round_length if round_length <= MOST else count
     drawn = [draws(turn, SEED + place) for place, turn in enumerate(turns)]
     turn_of: dict[int, int] = {}
     numbers = iter(range(2**31))

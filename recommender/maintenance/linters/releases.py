@@ -130,7 +130,7 @@ def support(knowledge: KnowledgeFolder) -> Iterator[Problem]:
     for file, model in models:
         inner = language.get(model.text.family, "") if model.architecture in WRAPPERS else model.architecture
         for engine, lists in (("turbomind", _turbomind_lists), ("pytorch", _pytorch_lists)):
-            ranges = [(each.since, each.until) for each in model.support if each.engine == engine]
+            ranges = [(support.since, support.until) for support in model.support if support.engine == engine]
             wrong: dict[bool, list[str]] = {True: [], False: []}
             for release in knowledge.facts.releases:
                 recorded = any(within(*span, Version(release.version)) for span in ranges)

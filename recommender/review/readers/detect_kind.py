@@ -86,7 +86,7 @@ def _with_embedded(script: Script) -> Script:
         if name.endswith(ENVIRONMENT_FILE):
             there = ((first - start, last - start, new) for first, last, new in changes)
             written[name] = whole.part(start, end).replaced(there).code
-    named = (each for each in script.embedded if mentions.NAME.search(script.text, each.start, each.end))
+    named = (text for text in script.embedded if mentions.NAME.search(script.text, text.start, text.end))
     for name, start, end, changes, container in islice(named, MOST_EMBEDDED):
         inner = script.text[start:end]
         if name in written:

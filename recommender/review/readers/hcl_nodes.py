@@ -126,13 +126,16 @@ class HclFile:
         """Return what a function is given, where its result holds it; ``join`` makes a list's words one command."""
         name = self._text(node.named_children[0])
         arguments = [
-            each for child in node.named_children if child.type == "function_arguments" for each in child.named_children
+            argument
+            for child in node.named_children
+            if child.type == "function_arguments"
+            for argument in child.named_children
         ]
         if (name == "join" and len(arguments) == 2) or (name in PASSED_ON and len(arguments) == 1):
             return self._value(arguments[-1], depth + 1)
         if name == "concat":
-            lists = [self._value(each, depth + 1) for each in arguments]
-            items = [item for each in lists for item in (each.items if each.kind == "list" else [each])]
+            lists = [self._value(argument, depth + 1) for argument in arguments]
+            items = [item for element in lists for item in (element.items if element.kind == "list" else [element])]
             return Node(node.start_byte, node.end_byte, items=items, kind="list")
         return Node(node.start_byte, node.end_byte, "", "$")
 

@@ -68,8 +68,8 @@ def _configs(run: Run, roots: Sequence[Node], containers: Sequence[ContainerComm
     targets = {
         source.text: target.text.rpartition("/")[2]
         for held in listed
-        for each in held.items
-        if (source := each.get("source")) and (target := each.get("target"))
+        for item in held.items
+        if (source := item.get("source")) and (target := item.get("target"))
     }
     for name, config in configs[:MOST_CONTAINERS]:
         content = config.get("content")

@@ -26,26 +26,26 @@ def combinations(page: SourceText, job: Node) -> list[Combination]:
         else:
             found = _of_github(page, matrix)
     else:  # of GitLab: a list of maps
-        found = [each for item in (listed.items if listed else ()) for each in _product(page, item)]
+        found = [combination for item in (listed.items if listed else ()) for combination in _product(page, item)]
     return found if len(found) <= MOST_COMBINATIONS else []
 
 
 def _of_github(page: SourceText, matrix: Node) -> list[Combination]:
     """Return the product of the lists, without what ``exclude`` names and with what ``include`` adds."""
     products = _product(page, matrix)
-    names = {name for each in products for name in each}
+    names = {name for combination in products for name in combination}
     for gone in filter(None, (_one(page, item) for item in _items(matrix.get("exclude")))):
-        products = [each for each in products if not _agree(gone, each, gone)]
+        products = [combination for combination in products if not _agree(gone, combination, gone)]
     included: list[Combination] = []
     for item in _items(matrix.get("include"))[: MOST_COMBINATIONS + 1]:
         added = _one(page, item)
-        joined = [each for each in products if names and _agree(added, each, added.keys() & names)]
-        for each in joined:
-            each |= added
+        joined = [combination for combination in products if names and _agree(added, combination, added.keys() & names)]
+        for combination in joined:
+            combination |= added
         included += [] if joined else [added]
-    every = {name: word for each in (*products, *included) for name, word in each.items()}
+    every = {name: word for combination in (*products, *included) for name, word in combination.items()}
     absent = {name: word._replace(value="", written=None) for name, word in every.items()}
-    return [absent | each for each in (*products, *included)]
+    return [absent | combination for combination in (*products, *included)]
 
 
 def _agree(combination: Combination, other: Combination, names: Collection[str]) -> bool:

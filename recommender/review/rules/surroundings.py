@@ -135,7 +135,7 @@ def sets_elsewhere(script: Script) -> bool:
     if ELSEWHERE.search(script.text):
         return True
     if script.kind == "systemd":  # variables of a readable file have their place in the unit
-        read = {word.place.start for each in script.launches for word in each.environment.values()}
+        read = {word.place.start for launch in script.launches for word in launch.environment.values()}
         return any(match.end() - 1 not in read for match in UNIT_FILE.finditer(script.text))
     for call in script.calls:
         words = [word.value or "" for word in call.words]

@@ -42,16 +42,20 @@ def _same_but_options(launch: Launch, other: Launch) -> bool:
 def find_subset(groups: Groups, owners: Collection[int], place: Span) -> CommandSubset | None:
     """Return which commands something at a place is about, by their ids; None if it is about all of a launch."""
     partly = [groups[owner] for owner in owners if owner in groups]
-    if len(partly) < len(owners) or not partly or any({id(each) for each in group} <= set(owners) for group in partly):
+    if (
+        len(partly) < len(owners)
+        or not partly
+        or any({id(launch) for launch in group} <= set(owners) for group in partly)
+    ):
         return None
     group = partly[0]
-    holders, others = ([each for each in group if (id(each) in owners) == mine] for mine in (True, False))
+    holders, others = ([launch for launch in group if (id(launch) in owners) == mine] for mine in (True, False))
     varying = _varying(group)
-    present = [option for option in varying if all(_has(each, option) for each in holders)]
-    absent = [option for option in varying if not any(_has(each, option) for each in holders)]
-    exact = not any(_chosen(each, present, absent) for each in others)
-    present, absent = (present, []) if not any(_chosen(each, present, []) for each in others) else (present, absent)
-    present, absent = ([], absent) if not any(_chosen(each, [], absent) for each in others) else (present, absent)
+    present = [option for option in varying if all(_has(launch, option) for launch in holders)]
+    absent = [option for option in varying if not any(_has(launch, option) for launch in holders)]
+    exact = not any(_chosen(launch, present, absent) for launch in others)
+    present, absent = (present, []) if not any(_chosen(launch, present, []) for launch in others) else (present, absent)
+    present, absent = ([], absent) if not any(_chosen(launch, [], absent) for launch in others) else (present, absent)
     if not exact:
         return CommandSubset(f"for {len(holders)} of the {len(group)} commands that the branches make", ())
     beyond = [option for option in present if option.place.line != place.line]

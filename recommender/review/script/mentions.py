@@ -83,7 +83,7 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     if script.generated:
         return
     optional = frozenset(name for match in GUARDED.finditer(script.text) for name in match.groups() if name)
-    values = [(each.name, each.word.raw) for each in script.assignments]
+    values = [(assignment.name, assignment.word.raw) for assignment in script.assignments]
     optional |= {name for name, raw in values if COUNT.fullmatch(raw)}
     computed = frozenset(name for name, raw in values if COMPUTED.fullmatch(raw)) | _bound(script)
     if script.kind == "steps" and SWAPPER.search(script.text):
@@ -129,7 +129,11 @@ def _unknown(
     script: Script, launch: Launch, optional: frozenset[str], computed: frozenset[str], swept: frozenset[str]
 ) -> Iterator[ReadProblem]:
     """Yield one problem for the words of a launch that the file does not determine."""
-    left_out = {each.name for each in script.assignments if EMPTY.fullmatch(each.word.raw)} if launch.unread else ()
+    left_out = (
+        {assignment.name for assignment in script.assignments if EMPTY.fullmatch(assignment.word.raw)}
+        if launch.unread
+        else ()
+    )
     words = [word for word in launch.unread if word.variable not in left_out]
     words += [launch.model] if launch.model and launch.model.value is None else []
     words += [

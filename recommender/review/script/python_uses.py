@@ -114,7 +114,7 @@ def _last_name(called: ast.expr) -> str:
 def _given(node: ast.AST, functions: Functions) -> Iterator[tuple[ast.expr, str, bool]]:
     """Yield what a statement or a call gives to names: the value, the name, and whether the name has more."""
     if isinstance(node, ast.Assign):
-        read = {each.id for each in ast.walk(node.value) if isinstance(each, ast.Name)}
+        read = {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
         yield from ((node.value, name, name in read) for target in node.targets for name in _targets(target))
     elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
         yield from ((node.value, name, False) for name in _targets(node.target))
@@ -135,8 +135,8 @@ def _given(node: ast.AST, functions: Functions) -> Iterator[tuple[ast.expr, str,
 def _targets(target: ast.expr) -> Iterator[str]:
     """Yield the names that a target binds: a key and an attribute count as names."""
     if isinstance(target, ast.Tuple | ast.List):
-        for each in target.elts:
-            yield from _targets(each)
+        for element in target.elts:
+            yield from _targets(element)
     elif isinstance(target, ast.Starred):
         yield from _targets(target.value)
     elif isinstance(target, ast.Subscript):

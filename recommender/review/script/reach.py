@@ -175,10 +175,10 @@ class _Follower:
             return text_uses.given_at(self.script, at) or None
         if self.python is None:
             return None
-        around = [each for each in self.python.assignments if each.start <= at < each.end]
-        launched = [each.name for each in self.python.assignments if self._starts(each)]
-        names = {each.name for each in around if not self._starts(each)}
-        grown = {each.name for each in around if each.grows and each.name in launched}
+        around = [assignment for assignment in self.python.assignments if assignment.start <= at < assignment.end]
+        launched = [assignment.name for assignment in self.python.assignments if self._starts(assignment)]
+        names = {assignment.name for assignment in around if not self._starts(assignment)}
+        grown = {assignment.name for assignment in around if assignment.grows and assignment.name in launched}
         return names - grown if around else None
 
     def _starts(self, assignment: Given) -> bool:

@@ -77,7 +77,8 @@ def _computed(word: Word, name: str, number: str) -> Word:
     if "".join(match[0] for match in FACTOR.finditer(text)) != text:
         return Word(word.raw, None, word.place)
     products = (
-        (match[1], [int(each) for each in re.findall(r"\d+", match[2] + match[3])]) for match in FACTOR.finditer(text)
+        (match[1], [int(number) for number in re.findall(r"\d+", match[2] + match[3])])
+        for match in FACTOR.finditer(text)
     )
     total = str(sum((-1 if sign == "-" else 1) * prod(factors) for sign, factors in products))
     return Word(total, total, word.place)
@@ -100,7 +101,7 @@ def _of_models(script: Script) -> Iterator[Launch]:
             array = ARRAY.fullmatch(loops[0][1].strip())
             name = array[1] if array else ""
         if name:
-            given = [each.word.place for each in script.assignments if each.name == name]
+            given = [assignment.word.place for assignment in script.assignments if assignment.name == name]
             if len(given) != 1:
                 continue
             start, end = given[0].start, given[0].end

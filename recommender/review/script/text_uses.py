@@ -103,9 +103,9 @@ def _commented(script: Script) -> frozenset[int]:
 
 def given_at(script: Script, start: int) -> set[str]:
     """Return the variables whose new value reads what is at an offset; empty if a command there reads it."""
-    around = [each for each in script.assignments if each.place.start < start < each.place.end]
+    around = [assignment for assignment in script.assignments if assignment.place.start < start < assignment.place.end]
     if around:
-        inner = max(around, key=lambda each: each.place.start)
+        inner = max(around, key=lambda assignment: assignment.place.start)
         return set() if RUNS.search(script.text, inner.place.start, start) else {inner.name}
     first = script.text.rfind("\n", 0, start) + 1
     if script.kind == "bash" or script.text[first : first + 1] == "\t":

@@ -121,7 +121,9 @@ def leftovers(shell: Shell, root: Node) -> None:
         node = next(_quoted(root, match.start()), None)
         if node is None or match.end() > node.end_byte:
             continue
-        done = chain(reversed(run.followed), ((each.start, each.end) for each in run.embedded))  # mostly the last
+        done = chain(
+            reversed(run.followed), ((embedded.start, embedded.end) for embedded in run.embedded)
+        )  # mostly the last
         if any(start <= at < end for start, end in done):
             continue
         if _only_shown(shell, node) or _only_looked_for(shell, node):

@@ -227,7 +227,7 @@ def _run(run: SimilarRun) -> dict[str, Any]:
 
 def _option(store: Store, option: Explanation) -> dict[str, Any]:
     """Return an option with its reason, and the names by which a file may set it."""
-    record = next(each for each in store.options() if each.id == option.option)
+    record = next(record for record in store.options() if record.id == option.option)
     name = option.name.lstrip("-")
     fields = (field.field for field in getattr(record, "fields", ()))
     return {

@@ -66,9 +66,9 @@ def files() -> Mapping[str, bytes]:
     whole["pyodide-lock.json"] = json.dumps({"info": lock["info"], "packages": {}}).encode()
     standard = zipfile.ZipFile(io.BytesIO(whole.pop("python_stdlib.zip")))
     library = {
-        each: lean(standard.read(each)) if each.endswith(".py") else standard.read(each)
-        for each in standard.namelist()
-        if each.split("/")[0].split(".")[0] not in UNUSED and not NOT_READ.match(each)
+        name: lean(standard.read(name)) if name.endswith(".py") else standard.read(name)
+        for name in standard.namelist()
+        if name.split("/")[0].split(".")[0] not in UNUSED and not NOT_READ.match(name)
     }
     archives = {"stdlib.zip": _archive(library), "app.zip": archive_of_app()}
     packed = {name: content for name, content in (whole | archives).items() if name.endswith(LARGE)}
@@ -135,7 +135,7 @@ def lean(code: bytes, has_page: bool = False) -> bytes:
     page = tree.body[:1] if has_page else []
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = [each for each in node.body if not _is_text(each)] or [ast.Pass()]
+            node.body = [statement for statement in node.body if not _is_text(statement)] or [ast.Pass()]
         if isinstance(node, ast.ClassDef):
             # A dataclass without a docstring makes one at its import, which takes longer than all else of it.
             node.body.insert(0, ast.Expr(ast.Constant(".")))

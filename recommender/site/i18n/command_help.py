@@ -41,7 +41,7 @@ def translated_command(ctx: click.Context, say: Callable[[str], str]) -> click.C
     texts: dict[str, Any] = {
         "help": _translated(command.help, say),
         "epilog": _translated(command.epilog, say),
-        "params": [_parameter(each, say) for each in command.get_params(ctx)],
+        "params": [_parameter(parameter, say) for parameter in command.get_params(ctx)],
     }
     if not isinstance(command, ShortGroup):
         return click.Command(command.name, add_help_option=False, **texts)

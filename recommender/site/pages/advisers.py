@@ -55,7 +55,7 @@ def own_prose(data: SiteData, record: records.Adviser | records.Setting, field: 
 
 def _adviser(data: SiteData, adviser: records.Adviser) -> Iterator[str]:
     store = data.store
-    approach, best_for, trade_off = (own_prose(data, adviser, each) for each in ("approach", "best_for", "trade_off"))
+    approach, best_for, trade_off = (own_prose(data, adviser, field) for field in ("approach", "best_for", "trade_off"))
     yield f"{markup.text(data.t(adviser.name))}: {approach}\n"
     yield from markup.resolved(
         (

@@ -281,9 +281,9 @@ def _shape(data: SiteData, part: object, kind: type[records.Record]) -> Iterator
     yield from markup.resolved((about[name], markup.text(_shown(data, value))) for name, value in own)
     for name, parts in within.items():
         (inner, _) = get_args(kind.model_fields[name].annotation)
-        for each in parts:
+        for inner_part in parts:
             yield f"\n{about[name]}:\n"
-            yield from _shape(data, each, inner)
+            yield from _shape(data, inner_part, inner)
 
 
 def _about(name: str, description: str | None) -> str:

@@ -78,9 +78,9 @@ def _index(data: SiteData) -> Iterator[str]:
     )
     yield markup.heading(2, data.t("The twelve essential"), "essential")
     first = (
-        (markup.named_option(store, each.id), _short(data, info.default), markup.prose(store, data.t(info.choose)))
-        for each in essential(data)
-        if (info := option_info(store, each, data.newest))
+        (markup.named_option(store, option.id), _short(data, info.default), markup.prose(store, data.t(info.choose)))
+        for option in essential(data)
+        if (info := option_info(store, option, data.newest))
     )
     yield from markup.table(data.labels("Option", "Default", "What to set"), first)
     for topic in sorted({flag.topic for flag in store.flags.values()}):

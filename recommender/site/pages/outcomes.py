@@ -40,7 +40,7 @@ def outcomes(data: SiteData, comparison: Comparison) -> Iterator[str]:
         concurrency=BUSY,
         release=ours.runs[0].lmdeploy,
     )
-    against = {each.adviser: _against(data, each) for each in comparison.advised}
+    against = {recommendation.adviser: _against(data, recommendation) for recommendation in comparison.advised}
     head = (
         "Configuration",
         "Starts as given",

@@ -26,7 +26,7 @@ def published_table(data: SiteData) -> Iterator[str]:
         "Output tokens/s of TurboMind on GPUs without runs here. No prediction is fitted to these figures; they decide "
         "how much wider ranges are on such GPUs. Most are of releases before 0.5. Ratio: published over predicted."
     )
-    predicted = {(each.table.id, each.load): each for each in _comparisons(data.store)}
+    predicted = {(comparison.table.id, comparison.load): comparison for comparison in _comparisons(data.store)}
     rows = []
     for table in data.store.published.values():
         cards = f"{table.tp} x " if table.tp > 1 else ""

@@ -151,8 +151,8 @@ def _runs(data: SiteData) -> Iterator[str]:
     filters = data.labels("Model", "GPU", "Load")
     head, counted = data.labels(*COLUMNS), "{0} of {1} runs"
     options_by_run = {name: [*configuration(data.runs[name])] if name in data.runs else [] for name in rows}
-    attributes = [f'data-made="{" ".join(each)}"' for each in options_by_run.values()]
-    more = [_configurations(data, {word for each in options_by_run.values() for word in each})]
+    attributes = [f'data-made="{" ".join(options)}"' for options in options_by_run.values()]
+    more = [_configurations(data, {word for options in options_by_run.values() for word in options})]
     yield from controls.data_table(
         data, "runs", head, shown, filters, counted, ids=[*rows], kind="runs", more=more, attributes=attributes
     )

@@ -20,15 +20,15 @@ def workload_table(data: SiteData) -> Iterator[str]:
     """Yield the lengths, turns, bursts and images of each workload; lengths are p50 / p90 / p99."""
     rows = (
         (
-            markup.code(each.id),
-            _lengths(each.prompt_tokens, each.prompt_p90, each.prompt_p99),
-            _lengths(each.output_tokens, each.output_p90, each.output_p99),
-            markup.figure(each.prefix_tokens, 0),
-            f"{each.turns}",
-            f"{each.burstiness:g}",
-            f"{each.images} x {each.image_width}x{each.image_height}" if each.images else "–",
+            markup.code(workload.id),
+            _lengths(workload.prompt_tokens, workload.prompt_p90, workload.prompt_p99),
+            _lengths(workload.output_tokens, workload.output_p90, workload.output_p99),
+            markup.figure(workload.prefix_tokens, 0),
+            f"{workload.turns}",
+            f"{workload.burstiness:g}",
+            f"{workload.images} x {workload.image_width}x{workload.image_height}" if workload.images else "–",
         )
-        for each in data.store.workloads.values()
+        for workload in data.store.workloads.values()
     )
     head = ("Workload", "Input tokens", "Output tokens", "Shared prefix", "Turns", "Burstiness", "Images")
     yield from markup.table(data.labels(*head), rows)

@@ -111,7 +111,7 @@ def _text(model: Model, kind: str) -> Iterator[Tensor]:
             yield from qwen35.linear_rest(layer, linear, kind)
         else:
             yield from _attention_tensors(layer, text, decoder, kind, common)
-        mixture = next((each for each in text.mixture if has_experts(text, each, decoder, number)), None)
+        mixture = next((mixture for mixture in text.mixture if has_experts(text, mixture, decoder, number)), None)
         if mixture and decoder.experts:
             yield from _mixture(f"{layer}{decoder.experts.block}.", text.hidden, mixture, decoder.experts, kind, method)
         else:

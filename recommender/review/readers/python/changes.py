@@ -103,7 +103,7 @@ def _by_functions(values: Values, changes_by_name: dict[str, list[Change]]) -> N
     for parameter, changed in list(changes_by_name.items()):
         for change in list(changed):
             function = scopes.at[id(change.statement)].function
-            names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)] if function else []
+            names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)] if function else []
             if function is None or parameter not in names or len(scopes.functions[function.name]) > 1:
                 continue
             at = names.index(parameter) - (names[0] in ("self", "cls"))

@@ -225,7 +225,7 @@ def _set_to_more(scopes: Scopes, node: ast.Name, base: ast.expr) -> Iterator[Add
 def _passed(scopes: Scopes, node: ast.Name | ast.Attribute) -> Iterator[tuple[Growth, Scope, Added]]:
     """Yield the calls of the file's functions that take a list and add to it."""
     for function, parameter, new in _growers(scopes):
-        names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+        names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
         at = names.index(parameter) - (names[0] in ("self", "cls"))
         for call in scopes.calls.get(function.name, ()):
             given = [word.value for word in call.keywords if word.arg == parameter] + call.args[at : at + 1]

@@ -60,8 +60,8 @@ class SettingsFile:
         """Return the keys that the program takes out of a map: ``settings.pop("model")``, ``del settings["model"]``."""
         if self.taken is None:
             self.taken = {}
-            for each in self.values.nodes:
-                match each:
+            for statement in self.values.nodes:
+                match statement:
                     case ast.Call(ast.Attribute(whose, "pop"), [ast.Constant(str() as key), *_]):
                         self.taken.setdefault(ast.unparse(whose), set()).add(key)
                     case ast.Delete([ast.Subscript(whose, ast.Constant(str() as key))]):

@@ -56,9 +56,9 @@ def rule(script: Script) -> Diagnostics:
         model = later.model.value if later.model else None
         alike = model is not None and any(server.model and server.model.value == model for server in others)
         line = others[0].place.line
-        turns = {id(each) for each in others if (each.place, each.called) == (later.place, later.called)}
+        turns = {id(other) for other in others if (other.place, other.called) == (later.place, later.called)}
         message = f"This server shares a GPU with the one on line {line} without CUDA MPS."
-        if turns and len(turns) == len({id(each) for each in others}):
+        if turns and len(turns) == len({id(other) for other in others}):
             message = f"{len(turns) + 1} servers of this loop share a GPU without CUDA MPS."
         yield Diagnostic(
             later.place,

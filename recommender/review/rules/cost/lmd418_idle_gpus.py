@@ -39,7 +39,7 @@ def rule(case: Case) -> Diagnostics:
     given, used = _given(case), case.effective("tp") or ""
     if names & set(SPREAD) or given is None or not used.isdecimal() or len(used) > MOST_DIGITS:
         return
-    servers = (each for each in case.script.launches if each.starts != "proxy")
+    servers = (other for other in case.script.launches if other.starts != "proxy")
     if len(list(islice(servers, 2))) > 1:
         return
     count, place = given

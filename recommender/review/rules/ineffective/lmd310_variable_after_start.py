@@ -40,7 +40,7 @@ def rule(script: Script) -> Diagnostics:
     last = max(script.launches, key=lambda launch: launch.place)
     python = script.kind == "python"  # its reader lists only what is set after all that it starts
     pipeline = any(launch.starts == "pipeline" for launch in script.launches)
-    earlier = {each.name for each in script.assignments if each.place < last.place and not python}
+    earlier = {variable.name for variable in script.assignments if variable.place < last.place and not python}
     inherited = {name for launch in script.launches for name in launch.environment}
     for assignment in script.assignments:
         name = assignment.name

@@ -61,7 +61,7 @@ _layout = constraint_rule(
 
 
 def _check(case: Case) -> Diagnostics:
-    causes = [each for rule in (_heads, _layout) if rule.check is not None for each in rule.check(case)]
+    causes = [diagnostic for rule in (_heads, _layout) if rule.check is not None for diagnostic in rule.check(case)]
     yield from causes
     name = checks.literal(case.launch)
     if causes or not name or case.launch.starts not in ("api_server", "pipeline"):
