@@ -35,27 +35,27 @@ Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]
 def names(kind: str, *more: str) -> Complete:
     """Return the completion by the names of a kind of record, read from the compiled index, and ``more``."""
 
-    def complete(_context: click.Context, _option: click.Parameter, begun: str) -> list[CompletionItem]:
+    def complete(_context: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
         from recommender.knowledge.load import load
 
-        if kind == "models" and begun.startswith((".", "/", "~")):
-            return [CompletionItem(begun, type="dir")]
+        if kind == "models" and incomplete.startswith((".", "/", "~")):
+            return [CompletionItem(incomplete, type="dir")]
         completions = set(more)
         for name, record in getattr(load(), kind).items() if kind else ():
             completions |= {name, *getattr(record, "aliases", ()), getattr(record, "hub", name)}
-        fitting = (name for name in sorted(completions) if name.casefold().startswith(begun.casefold()))
+        fitting = (name for name in sorted(completions) if name.casefold().startswith(incomplete.casefold()))
         return [CompletionItem(name) for name in fitting if " " not in name]  # bash would take each word for one
 
     return complete
 
 
-def files(_context: click.Context, _option: click.Parameter, begun: str) -> list[CompletionItem]:
+def files(_context: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete by the names of files."""
     from click.shell_completion import CompletionItem
 
-    return [CompletionItem(begun, type="file")]
+    return [CompletionItem(incomplete, type="file")]
 
 
 class RequestOption:

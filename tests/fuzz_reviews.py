@@ -264,7 +264,7 @@ def _outside(found: engine.Review) -> Iterator[str]:
     places += [(finding.rule.id, place) for finding in found.findings if finding.fix for place, _ in finding.fix.edits]
     for launch in found.script.launches:
         places += [("launch", launch.place), *(("option", option.whole) for option in launch.options)]
-        places += [("word", word.written or word.place) for option in launch.options for word in option.values]
+        places += [("word", word.literal or word.place) for option in launch.options for word in option.values]
     places += [("comment", comment.place) for comment in found.script.comments]
     places += [("problem", problem.place) for problem in found.script.problems]
     for what, place in places:

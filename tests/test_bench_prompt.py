@@ -32,7 +32,9 @@ from recommender.smoke.bench import answers, ask, report, statistics
 from recommender.smoke.bench.ask import ImageAnswer, Round
 
 ASKED = ("--gpu", "H100-80G", "--load", "4")
-YES_NO = answers.Form({"type": "object", "properties": {"seen": {"type": "boolean"}}, "required": ["seen"]}, held=True)
+YES_NO = answers.Form(
+    {"type": "object", "properties": {"seen": {"type": "boolean"}}, "required": ["seen"]}, enforced=True
+)
 
 
 # --- statistics ----------------------------------------------------------------------------------
@@ -159,11 +161,11 @@ def test_a_chance_in_words() -> None:
 def test_the_value_of_an_answer() -> None:
     """The one property's value; of several the whole; of free text the text; a fence only where no schema is held."""
     assert YES_NO.value('{"seen": true}') is True
-    free = answers.Form(YES_NO.schema, held=False)
+    free = answers.Form(YES_NO.schema, enforced=False)
     assert free.value('```json\n{"seen": false}\n```') is False
-    several = answers.Form({"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}}, held=True)
+    several = answers.Form({"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}}, enforced=True)
     assert several.value('{"b": [1], "a": 2}') == {"a": 2, "b": [1]}
-    assert answers.Form(None, held=False).value(" Yes. \n") == "Yes."
+    assert answers.Form(None, enforced=False).value(" Yes. \n") == "Yes."
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_answers_that_cannot_be_read(text: str, why: str) -> None:
 
 def test_an_answer_outside_the_schemas_values() -> None:
     """A value that the schema does not list is no answer; neither is one without its optional property."""
-    form = answers.Form({"type": "object", "properties": {"kind": {"type": "string", "enum": ["car"]}}}, held=False)
+    form = answers.Form({"type": "object", "properties": {"kind": {"type": "string", "enum": ["car"]}}}, enforced=False)
     for text in ('{"kind": "bus"}', "{}"):
         with pytest.raises(answers.UnreadableAnswer):
             form.value(text)
@@ -236,12 +238,12 @@ def test_labels_of_other_answers(tmp_path: Path) -> None:
     """Words are words, listed values are checked, numbers and objects are JSON, free text is text."""
 
     def form(part: dict[str, Any]) -> answers.Form:
-        return answers.Form({"type": "object", "properties": {"x": part}}, held=True)
+        return answers.Form({"type": "object", "properties": {"x": part}}, enforced=True)
 
     assert labels(tmp_path, "a.jpg, car \n", form({"type": "string"})) == {"a.jpg": "car"}
     assert labels(tmp_path, "a.jpg,3\n", form({"type": "integer"})) == {"a.jpg": 3}
-    assert labels(tmp_path, "a.jpg,No.\n", answers.Form(None, held=False)) == {"a.jpg": "No."}
-    whole = answers.Form({"type": "object", "properties": {"x": {}, "y": {}}}, held=True)
+    assert labels(tmp_path, "a.jpg,No.\n", answers.Form(None, enforced=False)) == {"a.jpg": "No."}
+    whole = answers.Form({"type": "object", "properties": {"x": {}, "y": {}}}, enforced=True)
     assert labels(tmp_path, 'a.jpg,"{""x"": 1, ""y"": true}"\n', whole) == {"a.jpg": {"x": 1, "y": True}}
     with pytest.raises(RequestError, match="'bus' is not an answer of the schema: known are car"):
         labels(tmp_path, "a.jpg,bus\n", form({"type": "string", "enum": ["car"]}))
@@ -755,6 +757,6 @@ def test_the_request_is_the_clients(tmp_path: Path) -> None:
     assert image["image_url"] == {"url": "data:image/png;base64,YWJj", "max_dynamic_patch": 6}
     assert (body["temperature"], body["max_tokens"]) == (0, 16)
     assert body["response_format"]["json_schema"]["schema"] == YES_NO.schema
-    free = ask.Question("Well?", answers.Form(YES_NO.schema, held=False), 0, 16, 1, 1).body("m", "jpeg", b"abc")
+    free = ask.Question("Well?", answers.Form(YES_NO.schema, enforced=False), 0, 16, 1, 1).body("m", "jpeg", b"abc")
     assert "response_format" not in free
     assert "max_dynamic_patch" not in free["messages"][0]["content"][1]["image_url"]

@@ -434,14 +434,14 @@ def test_several_results_are_one(halving: ParsedPlan, tmp_path: Path) -> None:
 def test_what_asks_for_another_try(codes: list[int], settled: bool, halving: ParsedPlan) -> None:
     """A machine at fault always, a run that was stopped or took too long twice; every other end is one."""
     launch = halving.launches[0]
-    assert (Results(line(launch, code=code) for code in codes).done(launch) is not None) == settled
+    assert (Results(line(launch, code=code) for code in codes).final_line(launch) is not None) == settled
 
 
 def test_a_line_counts_only_for_what_was_run(halving: ParsedPlan) -> None:
     """One of the same id and another digest is that of an older plan."""
     launch = halving.launches[0]
     old = line(launch, 1, 2, 3).model_copy(update={"digest": "0" * 16})
-    assert Results([old]).done(launch) is None
+    assert Results([old]).final_line(launch) is None
 
 
 def test_time_is_told_from_earlier_runs(halving: ParsedPlan) -> None:
@@ -538,7 +538,7 @@ def test_pack_is_the_reverse_of_unpack(halving: ParsedPlan, tmp_path: Path) -> N
     """All rungs come back from records alone, with the same ranking; a second time nothing is added."""
     results = through(halving)
     ends = Results(each for each in results.lines if each.evidence)  # d, which never started, left no record
-    texts = [of(its, *its_values(ends, its)) for its in known(halving, results).values() if ends.done(its)]
+    texts = [of(its, *its_values(ends, its)) for its in known(halving, results).values() if ends.final_line(its)]
     died = line(known(halving, results)["d"], code=14)
     (tmp_path / "results.jsonl").write_text(died.model_dump_json() + "\n")
     done, back = packed(tmp_path, *texts)
@@ -553,7 +553,7 @@ def test_pack_is_the_reverse_of_unpack(halving: ParsedPlan, tmp_path: Path) -> N
 
 
 def its_values(results: Results, launch: PlannedRun) -> list[float]:
-    return [sweep.score(results.done(launch), load) for load in launch.loads]
+    return [sweep.score(results.final_line(launch), load) for load in launch.loads]
 
 
 @pytest.mark.parametrize("fields", [
@@ -623,7 +623,7 @@ def test_the_sweep_goes_on_from_the_evidence_alone(tmp_path: Path) -> None:
     results = Results(sweep.read_lines(Path(name))[0])
     later = [launch for launch in sweep.launches(checked, results) if launch.rung == 2]
     # Rates counted anew put one start into that rung that was not run.
-    assert sum(bool(results.done(each)) for each in later) >= 17
+    assert sum(bool(results.final_line(each)) for each in later) >= 17
     ranked = {load: {row.start: row for row in sweep.ranking(checked, results, load).rows} for load in checked.loads}
     # What recommend picks is within 5 % of the best. Alone it ran three times; under load the third rung waits.
     for load, start, count in (

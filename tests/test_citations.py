@@ -51,7 +51,7 @@ def test_absent_files_are_problems_and_unopened_ones_are_counted() -> None:
     sources = [cited(1, "alpha"), cited(1, "a", "lmdeploy/b.py"), cited(1, "a", "src/c.cc"), cited(1, "a", "src/c.cc")]
     outcome = citations.verify_all(sources, opened)
     assert [problem.what for problem in outcome.problems] == ["no lmdeploy/b.py"]
-    assert (outcome.held, len(outcome.skipped)) == (1, 2)
+    assert (outcome.correct, len(outcome.skipped)) == (1, 2)
     assert "1 citations hold, 1 do not, 2 skipped" in str(outcome)
 
 

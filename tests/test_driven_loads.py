@@ -76,7 +76,7 @@ def drive(stub: Stub, made: Recommendation, driven: Load, **plan: Any) -> tuple[
     assert drawn is not None
     talks = expected_load.conversations_of(made, driven, drawn)
     shape = Shape(driven.images, driven.width, driven.height, 0, 0, 0, talks)
-    shape = replace(shape, drawn=replace(talks, ruler=sizing.measure_ruler(target, shape, talks.wanted())))
+    shape = replace(shape, drawn=replace(talks, ruler=sizing.measure_ruler(target, shape, talks.input_range())))
     assert len(stub.bodies) <= 9, "a few requests are enough to size the texts"
     for noted in (stub.bodies, stub.at, stub.levels):
         noted.clear()

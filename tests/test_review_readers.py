@@ -93,7 +93,7 @@ def test_a_value_and_the_literal_that_gives_it(
     (word,) = found.values
     assert word.value == value
     assert text_at(text, word.place) == used == word.raw
-    assert (text_at(text, word.written) if word.written else None) == literal
+    assert (text_at(text, word.literal) if word.literal else None) == literal
     assert text_at(text, found.place) == option
     assert text_at(text, found.whole).startswith(option) or text[found.whole.start - 1] == '"'
 
@@ -446,7 +446,7 @@ def test_a_pipeline_and_its_configurations() -> None:
     )
     launch = only_launch(text, None, "x.py")
     assert (launch.starts, launch.engine, launch.unsure) == ("pipeline", "TurbomindEngineConfig", False)
-    assert (launch.model.value, text_at(text, launch.model.written)) == ("org/é", "org/é")
+    assert (launch.model.value, text_at(text, launch.model.literal)) == ("org/é", "org/é")
     assert given_options(launch) == {
         "tp": ["2"],
         "session_len": ["16384"],
@@ -456,7 +456,7 @@ def test_a_pipeline_and_its_configurations() -> None:
         "log_level": ["INFO"],
         "GenerationConfig.max_new_tokens": [None],
     }
-    written = {option.name: option.values[0].written for option in launch.options}
+    written = {option.name: option.values[0].literal for option in launch.options}
     assert [text_at(text, written[name]) for name in ("tp", "log_level", "session_len")] == ["2", "INFO", None]
     assert [text_at(text, option.place) for option in launch.options][:3] == ["tp", "session_len", "quant_policy"]
     assert [text_at(text, option.whole) for option in launch.options][:2] == ["tp=tp", "session_len=16 * 1024"]
@@ -566,7 +566,7 @@ def test_a_compose_file() -> None:
     found = script.launches
     assert [each.model.value if each.model else "" for each in found] == ["org/m", "org/é", "org/m", "org/x"]
     assert [given_options(each)["--tp"] for each in found] == [["2"], ["4"], ["8"], ["1"]]
-    assert [text_at(COMPOSE, each.options[0].values[0].written) for each in found] == ["2", "4", "8", "1"]
+    assert [text_at(COMPOSE, each.options[0].values[0].literal) for each in found] == ["2", "4", "8", "1"]
     expected = [["--tp", "-", '"2"'], ["--tp", "4"], ["--tp", "8"], ["--tp", "1"]]
     assert [text_at(COMPOSE, each.options[0].whole).split() for each in found] == expected
     box = found[0].container
@@ -613,13 +613,13 @@ def test_kubernetes() -> None:
     script = read("pod.yaml", KUBERNETES)
     first, second = script.launches
     assert (first.model.value, first.model.raw) == ("org/m", "$(MODEL)")
-    assert text_at(KUBERNETES, first.model.written) == "org/m"
+    assert text_at(KUBERNETES, first.model.literal) == "org/m"
     assert given_options(first) == {"--tp": ["4"], "--server-port": ["8000"]}
     assert {name: word.value for name, word in first.environment.items()} == {"MODEL": "org/m", "TP": "4", "KEY": None}
     box = first.container
     assert (box.gpus, box.shm_bytes, box.probes[0].kind, box.probes[0].initial_s) == (4, 16 * 2**30, "liveness", 30)
     assert box.restart.value == "Always"
-    assert (second.model.value, second.model.written) == ("org/ü", None)
+    assert (second.model.value, second.model.literal) == ("org/ü", None)
     assert text_at(KUBERNETES, second.options[0].whole) == "--tp 2"
     assert second.container.host_ipc
 
@@ -766,8 +766,8 @@ def check_places(script: Script) -> None:
             assert part.column == part.start - (text.rfind("\n", 0, part.start) + 1) + 1
         elif isinstance(part, Word):
             assert text_at(text, part.place) == part.raw
-            if part.written is not None:
-                assert text_at(text, part.written) == part.value
+            if part.literal is not None:
+                assert text_at(text, part.literal) == part.value
 
 
 BASES: list[tuple[Kind, str]] = [
@@ -826,7 +826,7 @@ def test_a_quoted_value_comes_out_as_it_went_in(name: str, value: str) -> None:
     assert launch.model.value == value
     for option in launch.options:
         assert option.values[0].value == value
-        assert text_at(text, option.values[0].written) == value
+        assert text_at(text, option.values[0].literal) == value
 
 
 LARGE = 200_000
@@ -1070,7 +1070,7 @@ def test_hcl_gives_its_words_their_places() -> None:
     listed, written, joined = script.launches
     for launch in (listed, written):
         assert launch.model.value == "Qwen/Qwen3-8B"
-        assert text_at(TERRAFORM, launch.model.written) == "Qwen/Qwen3-8B"
+        assert text_at(TERRAFORM, launch.model.literal) == "Qwen/Qwen3-8B"
         assert given_options(launch)["--tp"] == ["2"]
     assert listed.container.image.value == "openmmlab/lmdeploy:v0.18.0"
     assert joined.model.value == "é"
@@ -1139,7 +1139,7 @@ def test_markdown_starts_what_its_blocks_start() -> None:
     script = read("README.md", MARKDOWN)
     models = [launch.model for launch in script.launches]
     assert [model.value for model in models] == ["one", "two", "three", "four"]
-    assert [text_at(MARKDOWN, model.written) for model in models] == ["one", "two", "three", "four"]
+    assert [text_at(MARKDOWN, model.literal) for model in models] == ["one", "two", "three", "four"]
     (problem,) = script.problems
     assert problem.place.line == MARKDOWN[: MARKDOWN.index("five")].count("\n") + 1
 

@@ -24,7 +24,7 @@ def mended(path: str, text: str) -> tuple[str, engine.Review]:
 
     def look(source: Source) -> engine.Review:
         told = {} if "v0." in text else {"lmdeploy": "0.18.0"}
-        return engine.review(path, source.text, told).shown("warning")
+        return engine.review(path, source.text, told).at_severity("warning")
 
     made = fix.repair(Source(path, text), look)
     return made.source.text, made.review
@@ -151,7 +151,7 @@ def optimized(text: str) -> tuple[str, list[str]]:
 
     def look(source: Source) -> engine.Review:
         told = {"lmdeploy": "0.18.0", "gpu": "A100-80G", "load": "16"}
-        return engine.review("x.sh", source.text, told).shown("warning")
+        return engine.review("x.sh", source.text, told).at_severity("warning")
 
     source = Source("x.sh", text)
     made, said = optimize.optimize(source, look(source), look)

@@ -176,7 +176,7 @@ def test_systemd_reads_the_same_of_lines_made_by_chance(tmp_path: Path) -> None:
     for _ in range(300):
         line = "".join(rng.choice(PARTS) for _ in range(rng.randrange(1, 14)))
         text = service("Type=oneshot", f"ExecStart=:/bin/echo {line}", "")
-        problems = read("a-b.service", text, named=False).problems
+        problems = read("a-b.service", text, explicit=False).problems
         if any("quote" in problem.message for problem in problems):
             refused.append(text)
         elif not problems and ";" not in line:
@@ -344,12 +344,12 @@ def test_values_of_files_beside_the_unit(tmp_path: Path) -> None:
     assert (launch.model.value, launch.model.raw, launch.model.variable) == ("org/m", "${MODEL}", "MODEL")
     values = {"--tp": ["2"], "--session-len": ["4096"], "--log-level": [None], "--max-batch-size": ["7"]}
     assert given_options(launch) == values
-    assert [text_at(text, option.values[0].written) for option in launch.options] == [None, None, None, "7"]
+    assert [text_at(text, option.values[0].literal) for option in launch.options] == [None, None, None, "7"]
     assert [option.place.line for option in launch.options] == [7, 7, 7, 7]
     assert launch.place.line == 6
     assert text[launch.place.start : launch.place.end].startswith("${LMDEPLOY} serve")
     tp = launch.environment["TP"]
-    assert (tp.value, tp.written, tp.place.line) == ("2", None, 4)
+    assert (tp.value, tp.literal, tp.place.line) == ("2", None, 4)
 
 
 def test_what_instances_share(tmp_path: Path) -> None:
@@ -511,9 +511,9 @@ def test_places_within_the_unit() -> None:
         "  --model-name é --seed 3",
     )
     launch = one(text)
-    assert (text_at(text, launch.model.place), text_at(text, launch.model.written)) == ("'org/m'", "org/m")
+    assert (text_at(text, launch.model.place), text_at(text, launch.model.literal)) == ("'org/m'", "org/m")
     found = {
-        option.name: (text_at(text, option.place), text_at(text, option.values[0].written)) for option in launch.options
+        option.name: (text_at(text, option.place), text_at(text, option.values[0].literal)) for option in launch.options
     }
     assert found == {
         name: (name, value)

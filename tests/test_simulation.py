@@ -302,7 +302,7 @@ class NaiveShared(NaiveTurns):
         """Work one pass."""
         began, running, self.held_up = self.now, len(self.running), True
         super().work()
-        share = min(self.place.written * running / (self.now - began), alternating.MOST_HELD)
+        share = min(self.place.literal * running / (self.now - began), alternating.MOST_HELD)
         self.pass_time(began, self.now, 1 - share * self.held_up)
 
 
@@ -425,7 +425,7 @@ def test_a_jump_over_passes_that_hold_up_the_preparing_thread_is_exact(seed: int
     place = replace(
         server(chance.uniform(5, 20), overhead=chance.uniform(0, 30), batch=batch, budget=100),
         rounds=rounds,
-        written=chance.uniform(0.1, 5),
+        lock_per_token=chance.uniform(0.1, 5),
     )
     if chance.random() < 0.5:
         clients = [(0.0, tuple(asked() for _ in range(chance.randint(1, 5)))) for _ in range(chance.randint(1, 7))]

@@ -1027,7 +1027,7 @@ def two(monkeypatch: pytest.MonkeyPatch) -> Nvml:
 def test_the_fullest_of_the_cards_used(shown: str | None, count: int, used: int, two: Nvml) -> None:
     """The first of CUDA_VISIBLE_DEVICES, by number or by name."""
     cards = gpu.Gpus(count, {} if shown is None else {"CUDA_VISIBLE_DEVICES": shown})
-    assert cards.used() == used
+    assert cards.used_mib() == used
     seen = cards.host()
     expected = ("NVIDIA H100 80GB HBM3", count, 81559, "580.1")
     assert (seen.gpu_name, seen.gpu_count, seen.memory_mib, seen.driver) == expected

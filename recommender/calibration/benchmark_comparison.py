@@ -59,7 +59,7 @@ class PublishedComparison:
         return self.published / self.predicted
 
     @property
-    def needed(self) -> float:
+    def widening(self) -> float:
         """The factor by which the range must widen to include the published figure; 1 if it does already."""
         return max(self.ratio / self.high, self.low / self.ratio, 1.0)
 
@@ -179,7 +179,7 @@ def _factor(comparisons: Iterable[PublishedComparison]) -> float:
 
 def _share(comparisons: Sequence[PublishedComparison], factor: float) -> float:
     """Return the share of figures inside the ranges widened by ``factor``."""
-    return statistics.fmean(each.needed <= factor for each in comparisons)
+    return statistics.fmean(each.widening <= factor for each in comparisons)
 
 
 def as_yaml(spread: Spread, store: Store) -> str:

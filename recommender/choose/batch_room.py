@@ -37,12 +37,17 @@ def larger_batches(resolved: ResolvedRequest, config: Configuration) -> Iterable
     return [replace(config, max_batch_size=size) for size in sizes if size > config.max_batch_size]
 
 
-def holds_batch(resolved: ResolvedRequest, config: Configuration, used: Memory) -> bool:
+def holds_batch(resolved: ResolvedRequest, config: Configuration, memory_use: Memory) -> bool:
     """Return whether the KV cache holds a full batch of the request's load."""
     needed = count_needed_tokens(
-        resolved, config.max_tiles, config.block_len, config.max_batch_size, config.session_len, used.warmup_tokens
+        resolved,
+        config.max_tiles,
+        config.block_len,
+        config.max_batch_size,
+        config.session_len,
+        memory_use.warmup_tokens,
     )
-    return needed <= used.kv_tokens
+    return needed <= memory_use.kv_tokens
 
 
 def room_bytes(resolved: ResolvedRequest, config: Configuration) -> float:

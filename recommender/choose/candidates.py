@@ -226,8 +226,8 @@ def _complete(
     return _with_cache(resolved, config, needed, others)
 
 
-def _with_cache(resolved: ResolvedRequest, config: Configuration, needed: int, others: int = 0) -> Configuration:
-    ratio, sized_by = size_cache(resolved, config, needed, others)
+def _with_cache(resolved: ResolvedRequest, config: Configuration, needed_tokens: int, others: int = 0) -> Configuration:
+    ratio, sized_by = size_cache(resolved, config, needed_tokens, others)
     return fast_replace(config, cache_ratio=ratio, cache_sized_by=sized_by)
 
 

@@ -124,7 +124,7 @@ def _plan_words(request: Request, gpu: str) -> Iterator[str]:
     if not request.images:
         yield "--text-only"
     for goal in request.time_goals:
-        yield from goal.written(goal.most_ms).split()
+        yield from goal.with_time(goal.most_ms).split()
 
 
 def _write_lengths(p50: int, p99: int) -> str:

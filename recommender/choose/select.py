@@ -75,41 +75,41 @@ def predict(
     config: Configuration,
     fact_values: Mapping[str, Value] | None = None,
     ranged: bool = True,
-    used: Memory | None = None,
+    memory_use: Memory | None = None,
     capped: bool = True,
 ) -> Candidate:
     """Return a configuration with its estimates.
 
-    ``fact_values`` holds the request's fact values and ``used`` the memory, if computed already. Without ``ranged``,
-    speeds have no range. ``capped`` as in ``speed.predict_load``.
+    ``fact_values`` and ``memory_use`` are passed where they are computed already. Without ``ranged``, speeds have no
+    range. ``capped`` as in ``speed.predict_load``.
     """
-    used = used or memory.estimate(resolved, config)
-    fast = speed.estimate(resolved, config, ranged, used.kv_tokens, capped)
+    memory_use = memory_use or memory.estimate(resolved, config)
+    fast = speed.estimate(resolved, config, ranged, memory_use.kv_tokens, capped)
     values = dict(fact_values or constraints.fact_values(resolved))
     values |= constraints.config_values(resolved, config)
-    values |= constraints.estimate_values(used, fast, resolved.request)
-    return Candidate(config, used, fast, values)
+    values |= constraints.estimate_values(memory_use, fast, resolved.request)
+    return Candidate(config, memory_use, fast, values)
 
 
 @dataclass(frozen=True, slots=True)
 class Assessed:
     """A configuration, what rejects it, and which of the request's goals it misses. ``values`` fill their messages.
 
-    ``candidate`` is None where a fact or the memory rejects, and in short where the rate is out of reach; ``used`` is
-    None where a fact does.
+    ``candidate`` is None where a fact or the memory rejects, and in short where the rate is out of reach.
+    ``memory_use`` is None where a fact rejects.
     """
 
     candidate: Candidate | None
     values: Mapping[str, Value]
     findings: tuple[ParsedConstraint, ...]
     missed: tuple[ParsedConstraint, ...] = ()
-    used: Memory | None = None
+    memory_use: Memory | None = None
 
     @property
     def distance(self) -> tuple[int, float, float]:
         """Return how far it is from passing: what rejects it, its latency in ms, the bytes of a GPU."""
         latency = self.candidate.speed.latency_ms.value if self.candidate else float("inf")
-        return len(self.findings), latency, self.used.total if self.used else float("inf")
+        return len(self.findings), latency, self.memory_use.total if self.memory_use else float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def search(resolved: ResolvedRequest, room: bool = True, short: bool = False) ->
             return Choice(best, warnings, considered, tuple(rejected.most_common()))
         if fits:
             break
-        if too_large := all(entry.used and not entry.used.free for entry in assessed):
+        if too_large := all(entry.memory_use and not entry.memory_use.free for entry in assessed):
             break  # no concession changes the weights
     return Rejections(fits or tier, bool(fits), considered, tuple(rejected.most_common()), too_large)
 
@@ -190,7 +190,7 @@ def _binding(before: list[Assessed], tier: list[Assessed]) -> list[Assessed]:
     That is the last one. If facts alone reject all of it and memory rejected a candidate before, it is the one before:
     an engine that cannot give up more accuracy must not hide that memory is short.
     """
-    return before if any(entry.used for entry in before) and not any(entry.used for entry in tier) else tier
+    return before if any(entry.memory_use for entry in before) and not any(entry.memory_use for entry in tier) else tier
 
 
 def _with_8_bits(
@@ -225,11 +225,11 @@ def _make_room(
 ) -> Candidate:
     """Return the picked configuration with the largest batch that its cache holds, if that slows nothing."""
     for config in larger:
-        used = memory.estimate(resolved, config)
-        values = {**fact_values, **constraints.config_values(resolved, config), **constraints.memory_values(used)}
+        memory_use = memory.estimate(resolved, config)
+        values = {**fact_values, **constraints.config_values(resolved, config), **constraints.memory_values(memory_use)}
         of_memory = [rule for rule in applicable if not rule.of_speed]
-        if batch_room.holds_batch(resolved, config, used) and not constraints.find_violated(of_memory, values):
-            candidate = predict(resolved, config, fact_values, used=used)
+        if batch_room.holds_batch(resolved, config, memory_use) and not constraints.find_violated(of_memory, values):
+            candidate = predict(resolved, config, fact_values, memory_use=memory_use)
             slower = candidate.speed.rps.value < (1 - NO_SLOWER) * picked.speed.rps.value
             if not slower and not constraints.find_violated(applicable, candidate.values):
                 return candidate
@@ -294,20 +294,20 @@ def _assess(
     findings = constraints.find_violated(applicable, values, estimated=(False,))
     if findings:
         return Assessed(None, values, findings)
-    used = memory.estimate(resolved, config)
-    values |= constraints.memory_values(used)
+    memory_use = memory.estimate(resolved, config)
+    values |= constraints.memory_values(memory_use)
     of_memory = [rule for rule in applicable if not rule.of_speed]
     findings = constraints.find_violated(of_memory, values, estimated=(True,))
     if findings:
-        return Assessed(None, values, findings, used=used)
+        return Assessed(None, values, findings, memory_use=memory_use)
     goals = constraints.list_goal_constraints(resolved.store)
     if short and not resolved.request.time_goals and is_hopeless(resolved, config):
         missed = tuple(rule for rule in applicable if rule.record.id == RATE_CONSTRAINT)
-        return Assessed(None, values, (), missed, used)
-    candidate = predict(resolved, config, fact_values, ranged=False, used=used, capped=not short)
+        return Assessed(None, values, (), missed, memory_use)
+    candidate = predict(resolved, config, fact_values, ranged=False, memory_use=memory_use, capped=not short)
     findings = constraints.find_violated(applicable, candidate.values, estimated=(True,))
     if short and not findings:
         return _assess(resolved, config, fact_values, applicable)
     missed = tuple(finding for finding in findings if finding.record.id in goals)
     others = tuple(finding for finding in findings if finding not in missed)
-    return Assessed(candidate, candidate.values, others, missed, used)
+    return Assessed(candidate, candidate.values, others, missed, memory_use)

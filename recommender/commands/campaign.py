@@ -166,7 +166,7 @@ class CampaignSession:
     def remaining_runs(self) -> list[PlannedRun]:
         """Return the starts to run or to run again."""
         planned = sweep.launches(self.plan, self.results)
-        return [launch for launch in planned if self.chosen(launch) and not self.results.done(launch)]
+        return [launch for launch in planned if self.chosen(launch) and not self.results.final_line(launch)]
 
     def next_run(self) -> PlannedRun | None:
         """Return the first untried start that fits the remaining time."""

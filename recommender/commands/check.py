@@ -86,7 +86,13 @@ def command(files: tuple[str, ...], as_diff: bool, update: bool, discard_edits: 
             click.echo(f"recommend check: {errors[-1]}", err=True)
     _show(drifts, errors, as_diff, as_json)
     sys.exit(
-        DEFECT if defect else BAD_REQUEST if errors else NEGATIVE if any(drift.left for drift in drifts) else CLEAN
+        DEFECT
+        if defect
+        else BAD_REQUEST
+        if errors
+        else NEGATIVE
+        if any(drift.still_differs for drift in drifts)
+        else CLEAN
     )
 
 

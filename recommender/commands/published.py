@@ -63,7 +63,7 @@ def table(comparisons: Sequence[PublishedComparison], widening: Mapping[str, flo
     for name in dict.fromkeys(comparison.name for comparison in comparisons):
         group = [comparison for comparison in comparisons if comparison.name == name]
         ratios = sorted(row.ratio for row in group)
-        inside = sum(row.needed <= widening[row.spread] for row in group) / len(group)
+        inside = sum(row.widening <= widening[row.spread] for row in group) / len(group)
         middle = statistics.median(ratios)
         lines.append(f"{name:<32}{len(group):>8}{middle:>8.2f}{ratios[0]:>8.2f}{ratios[-1]:>8.2f}{inside:>10.0%}")
         for row in group if rows else ():
@@ -71,6 +71,6 @@ def table(comparisons: Sequence[PublishedComparison], widening: Mapping[str, flo
             what = f"{load.concurrency} x {load.input_tokens}+{load.output_tokens}"
             figures = f"{row.published:>9,.1f}{row.predicted:>9,.1f}{row.ratio:>6.2f}"
             lines.append(
-                f"  {row.table.id:<36}{what:<17}{figures}{'' if row.needed <= widening[row.spread] else '  outside'}"
+                f"  {row.table.id:<36}{what:<17}{figures}{'' if row.widening <= widening[row.spread] else '  outside'}"
             )
     return "\n".join(lines)

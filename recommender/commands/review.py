@@ -194,7 +194,7 @@ def _review_files(
         reviews.append(reviewed)
         defects += reviewed.defects
         fails.append(FAILS[options["fail_on"] or known.fail_on or DEFAULT_FAIL_ON])
-        folders.append("" if subject.named else subject.folder)
+        folders.append("" if subject.explicit else subject.folder)
     _write(reviews, fails, options)
     for defect in defects:
         where = f"{defect.path}: internal error in {defect.rule}"
@@ -221,9 +221,9 @@ class RuleChoice(NamedTuple):
 def _choice(options: Mapping[str, Any]) -> RuleChoice:
     from recommender.review import engine
 
-    selected = engine.chosen(options["select"]) if options["select"] else None
+    selected = engine.rule_ids(options["select"]) if options["select"] else None
     among = None if selected is None else tuple(rule for rule in engine.rules() if rule.id in selected)
-    ignored = engine.chosen(options["ignore"]) if options["ignore"] else frozenset()
+    ignored = engine.rule_ids(options["ignore"]) if options["ignore"] else frozenset()
     severity = options["severity"] or ("info" if options["fail_on"] == "info" else "")
     return RuleChoice(among, ignored, severity, selected or frozenset(), options["fail_on"] or "")
 
@@ -242,9 +242,9 @@ def _looking(subject: Subject, answers: Mapping[str, Any], choice: RuleChoice) -
         ignored = known.ignore | choice.ignored
         windows = source.line_end != "\n"
         reviewed = engine.review(
-            *(source.path, source.text, answers, known.options, ignored, running, subject.named, windows)
+            *(source.path, source.text, answers, known.options, ignored, running, subject.explicit, windows)
         )
-        return reviewed.shown(severity, choice.always)
+        return reviewed.at_severity(severity, choice.always)
 
     return look
 

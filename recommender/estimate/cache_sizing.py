@@ -47,7 +47,9 @@ SizedBy: TypeAlias = Literal["twice", "half", "need", "most"]
 """What decides the cache ratio: twice the need, half of the free memory, the need with its margin, or the largest."""
 
 
-def size_cache(resolved: ResolvedRequest, config: Configuration, needed: int, others: int = 0) -> tuple[float, SizedBy]:
+def size_cache(
+    resolved: ResolvedRequest, config: Configuration, needed_tokens: int, others: int = 0
+) -> tuple[float, SizedBy]:
     """Return the smallest cache ratio, to two digits, and what decided it.
 
     It holds ``needed`` tokens and, for linear attention, the states of a full batch.
@@ -58,7 +60,7 @@ def size_cache(resolved: ResolvedRequest, config: Configuration, needed: int, ot
     engine = engine_of(config)
     before = sum(item.high for item in engine.items_before_cache(resolved, config.tp))
     free = usable_bytes(resolved) - others - before - engine.reserved_bytes(resolved, config)
-    region = engine.region_for(resolved, config, needed)
+    region = engine.region_for(resolved, config, needed_tokens)
     if free <= 0:
         return LARGEST_RATIO, "most"
     share = region * KV_HEADROOM / free

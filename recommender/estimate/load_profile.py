@@ -145,7 +145,7 @@ def describe_limits(
         rounds=engine_of(config).DECODE_ROUNDS,
         contexts=engine_of(config).contexts_limit(config.session_len, config.max_batch_size),
         chunk=0.0 if resolved.images else writing,
-        written=writing if resolved.images and engine_of(config).SHARES_LOCK else 0.0,
+        lock_per_token=writing if resolved.images and engine_of(config).SHARES_LOCK else 0.0,
     )
     return server, shared_row
 

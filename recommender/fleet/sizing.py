@@ -299,7 +299,7 @@ def _too_slow(host_search: _Search, search: RateSearch) -> Unfit:
         for goal in missed or search.aim.goals
         for part in alternatives.explain_miss(host_search.resolved, best, search, goal)
     )
-    needed = [goal.written(search.slow * search.tail.time(usual, goal.figure, goal.at)) for goal in missed]
+    needed = [goal.with_time(search.slow * search.tail.time(usual, goal.figure, goal.at)) for goal in missed]
     return Unfit(host_search.kind, "; ".join(why), " ".join(needed))
 
 

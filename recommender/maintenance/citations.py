@@ -49,11 +49,11 @@ class CheckedCitations:
     """The outcome of a verification. ``skipped``: citations of places that could not be opened here."""
 
     problems: tuple[CitationProblem, ...]
-    held: int
+    correct: int
     skipped: tuple[Cited, ...]
 
     def __str__(self) -> str:
-        counts = f"{self.held} citations hold, {len(self.problems)} do not"
+        counts = f"{self.correct} citations hold, {len(self.problems)} do not"
         if not self.skipped:
             return counts
         return f"{counts}, {len(self.skipped)} skipped (outside the wheel; name a checkout of LMDeploy's repository)"
@@ -91,7 +91,7 @@ def verify_all(sources: Iterable[Cited], open_text: OpenText) -> CheckedCitation
     texts: dict[tuple[str, str], str | FileNotFoundError | None] = {}
     problems: list[CitationProblem] = []
     skipped: list[Cited] = []
-    held = 0
+    correct = 0
     for cited in sources:
         key = (cited.source.release, cited.source.path)
         if key not in texts:
@@ -107,8 +107,8 @@ def verify_all(sources: Iterable[Cited], open_text: OpenText) -> CheckedCitation
         if problem := missing or check(cited, str(text)):
             problems.append(problem)
         else:
-            held += 1
-    return CheckedCitations(tuple(problems), held, tuple(skipped))
+            correct += 1
+    return CheckedCitations(tuple(problems), correct, tuple(skipped))
 
 
 def read_from_wheel(wheel: Path, path: str) -> str:

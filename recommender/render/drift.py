@@ -56,7 +56,7 @@ class Drift:
         return bool(self.settings or self.others or self.nothing)
 
     @property
-    def left(self) -> bool:
+    def still_differs(self) -> bool:
         """Whether the file still differs, after an update if there was one."""
         return bool(self.kept) if self.updated else self.differs
 

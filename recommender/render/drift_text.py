@@ -45,7 +45,7 @@ class CheckJson:
 def json_form(drifts: Sequence[Drift], errors: Sequence[str]) -> CheckJson:
     """Return a check ready to be written."""
     files = (
-        FileDrift(**{field.name: getattr(each, field.name) for field in fields(each)}, drift=each.left)
+        FileDrift(**{field.name: getattr(each, field.name) for field in fields(each)}, drift=each.still_differs)
         for each in drifts
     )
     return CheckJson(FORMAT, tuple(files), tuple(errors))

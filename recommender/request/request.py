@@ -66,7 +66,7 @@ class TimeGoal(NamedTuple):
         name = {"ttft": " TTFT", "tpot": " TPOT", "latency": ""}[self.figure]
         return f"{self.at}{name}" if self.at != "mean" else f"the mean{name or ' latency'}"
 
-    def written(self, ms: float) -> str:
+    def with_time(self, ms: float) -> str:
         """Return the option with another time."""
         at = "" if self.option == "--p99" or self.at == "mean" else f"{self.at}:"
         return f"{self.option} {at}{math.ceil(ms)}"

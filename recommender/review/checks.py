@@ -27,7 +27,7 @@ from recommender.review.engine_support import (
     is_served,
     runs_for_certain,
     serves,
-    wanted,
+    wanted_engine,
 )
 from recommender.review.known_values import has_replicas
 from recommender.review.launch_settings import LaunchSetting, flag_id
@@ -47,7 +47,7 @@ __all__ = [
     "is_served",
     "runs_for_certain",
     "serves",
-    "wanted",
+    "wanted_engine",
 ]
 
 HOLDS_INPUT = ("session-holds-input", "session-holds-input-before-0-16")
@@ -102,7 +102,7 @@ def at(setting: LaunchSetting) -> Span:
     """Return a setting's place: its value, else its name."""
     if setting.word is None:
         return setting.option.place
-    return setting.word.written or setting.word.place
+    return setting.word.literal or setting.word.place
 
 
 def place(case: Case, option: str) -> Span:
@@ -114,7 +114,7 @@ def place(case: Case, option: str) -> Span:
 def model_place(case: Case) -> Span:
     """Return the model's place: the literal that names it, else its use; the launch's if it names none."""
     model = case.launch.model
-    return (model.written or model.place) if model else case.launch.place
+    return (model.literal or model.place) if model else case.launch.place
 
 
 # --- constraints

@@ -33,9 +33,9 @@ def _is_written(script: Script, option: GivenOption) -> bool:
 
 def give(word: Word | None, text: str, description: str) -> Fix | None:
     """Return the repair that replaces a value; None if its literal is unknown."""
-    if word is None or word.written is None:
+    if word is None or word.literal is None:
         return None
-    return Fix(((word.written, text),), description)
+    return Fix(((word.literal, text),), description)
 
 
 def give_setting(setting: LaunchSetting, text: str) -> Fix | None:

@@ -49,7 +49,7 @@ class Review(NamedTuple):
     defects: tuple[Defect, ...] = ()
     cases: tuple[Case, ...] = ()
 
-    def shown(self, severity: str, always: Collection[str] = ()) -> Review:
+    def at_severity(self, severity: str, always: Collection[str] = ()) -> Review:
         """Return the findings of a severity and above, and those of rules that are always shown."""
         kept = (
             finding for finding in self.findings if reaches(finding.severity, severity) or finding.rule.id in always
@@ -98,7 +98,7 @@ def rule(name: str) -> Rule:
     raise UnknownRule(f"unknown rule {shorten(name)}{near}")
 
 
-def chosen(text: str) -> frozenset[str]:
+def rule_ids(text: str) -> frozenset[str]:
     """Return the ids of rules by ids, names or beginnings such as LMD2, separated by commas. Raise UnknownRule."""
     found: set[str] = set()
     for name in (part.strip() for part in text.split(",")):
@@ -123,19 +123,19 @@ def review(
     project: Mapping[str, Any] = NOTHING,
     without: Collection[str] = (),
     among: Iterable[Rule] | None = None,
-    named: bool = True,
+    explicit: bool = True,
     windows: bool = False,
 ) -> Review:
     """Read a text and run the rules. Raise RequestError or UnknownName for options.
 
-    ``named``: the user named this file, so one that starts nothing is a finding. ``windows``: the file's lines end
+    ``explicit``: the user named this file, so one that starts nothing is a finding. ``windows``: the file's lines end
     with carriage returns.
     """
     from recommender.review.context import header_problem
     from recommender.review.readers.detect_kind import read
 
     try:
-        script = replace(read(path, text, named=named), windows=windows or "\r\n" in text)
+        script = replace(read(path, text, explicit=explicit), windows=windows or "\r\n" in text)
         if problem := header_problem(script):
             script = replace(script, problems=(*script.problems, ReadProblem(problem, script.place(0, 0))))
         return examine(script, options, project, without, among)
@@ -201,7 +201,7 @@ def _of_sweeps(
     models = [*sweeps.of_models(script), *sweeps.of_branches(script)]
     words = [word for launch in variants for option in launch.options for word in option.values]
     words += [launch.model for launch in variants if launch.model is not None]
-    values = {place for word in words for place in (word.place, word.written)}
+    values = {place for word in words for place in (word.place, word.literal)}
     run = _Run(script, tuple(cases(script, options, project, tuple(variants), judged)), ())
     model_run = _Run(script, tuple(cases(script, options, project, tuple(models), judged)), ())
     kept: list[Finding] = []

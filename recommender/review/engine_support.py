@@ -42,7 +42,7 @@ OTHERWISE = {
 }
 
 
-def wanted(case: Case) -> str:
+def wanted_engine(case: Case) -> str:
     """Return the requested engine or LMDeploy's default; empty if unknown."""
     launch = case.launch
     if launch.starts in ("proxy", "tool"):
@@ -63,7 +63,7 @@ def _lists_all(case: Case) -> bool:
 
 def engine(case: Case) -> str:
     """Return the engine that will run: PyTorch if TurboMind lacks the model."""
-    asked = wanted(case)
+    asked = wanted_engine(case)
     if asked == TURBOMIND and serves(case, TURBOMIND) is False:
         return PYTORCH
     device = case.settings.get("device")
@@ -75,7 +75,7 @@ def engine(case: Case) -> str:
 def falls_back(case: Case) -> bool:
     """Return whether the PyTorch engine certainly runs in place of TurboMind: no table or record has TurboMind."""
     return (
-        wanted(case) == TURBOMIND
+        wanted_engine(case) == TURBOMIND
         and engine(case) == PYTORCH
         and architecture(case) not in served(case.resolved.release.id, TURBOMIND)
         and serves(case, PYTORCH) is True
@@ -84,7 +84,7 @@ def falls_back(case: Case) -> bool:
 
 def runs_for_certain(case: Case) -> bool:
     """Return whether the engine is known that runs: the one asked for, or PyTorch in place of TurboMind."""
-    return wanted(case) == engine(case) or falls_back(case)
+    return wanted_engine(case) == engine(case) or falls_back(case)
 
 
 def serves(case: Case, name: str) -> bool | None:

@@ -29,7 +29,7 @@ class Subject(NamedTuple):
 
     source: Source
     settings: settings.Settings
-    named: bool = True
+    explicit: bool = True
     """The user named the file, rather than a folder that holds it."""
     folder: str = ""
 

@@ -17,7 +17,7 @@ from recommender.common.errors import RequestError
 from recommender.common.pattern import pattern
 from recommender.common.text import shorten
 from recommender.knowledge.conditions import Value
-from recommender.review.engine_support import PYTORCH, TURBOMIND, architecture, engine, wanted
+from recommender.review.engine_support import PYTORCH, TURBOMIND, architecture, engine, wanted_engine
 from recommender.review.launch_settings import ASSIGNED, accepted_value
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def spread(case: Case) -> GivenOption | None:
     """Return the option that spreads the model as no estimate knows; None if there is none."""
     for name in SPREAD:
         setting, era = case.settings.get(name), case.resolved.options.get(name)
-        reads = era is not None and (engine(case) or wanted(case)) in era.read_by
+        reads = era is not None and (engine(case) or wanted_engine(case)) in era.read_by
         covered = (setting.text or "").strip() in ("1", "None") if setting else True
         if setting is not None and reads and not covered and not (name == "dp" and has_replicas(case)):
             return setting.option
@@ -80,8 +80,8 @@ def known_values(case: Case) -> dict[str, Value]:
     values["config.servers"] = 1
     if case.load_known and case.model_known:
         values |= {name: value for name, value in decided_values.items() if name.startswith("request.")}
-    if wanted(case):
-        values["config.backend"] = engine(case) or wanted(case)
+    if wanted_engine(case):
+        values["config.backend"] = engine(case) or wanted_engine(case)
     else:
         values.pop("config.backend", None)
     return values
@@ -120,7 +120,7 @@ def _known_configuration(case: Case) -> tuple[Configuration, frozenset[str]]:
         given = {name: value for name, value in given.items() if _configure(case, {name: value})}
         config = decided(case.resolved, GivenSettings("script", "the script", given))
     if case.launch.engine:
-        config = replace(config, backend=wanted(case))
+        config = replace(config, backend=wanted_engine(case))
     known = {names[name] for name in given}
     if not (case.launch.unsure or case.launch.starts == "proxy"):
         unknown = {names[name] for name in case.settings if name in names and name not in given}

@@ -198,7 +198,7 @@ def _holds_session(case: Case, explanation: Explanation) -> bool:
 def _is_shared(case: Case, name: str, change: ValueChange, new: Mapping[str, list[ValueChange]]) -> bool:
     """Return whether a literal sets another option too, to which it does not fit."""
     for other, setting in case.settings.items():
-        written = setting.word.written if setting.word else None
+        written = setting.word.literal if setting.word else None
         if other != name and written is not None and (written.start, written.end) == change.edit[:2]:
             return change.edit not in [each.edit for each in new.get(other, ())]
     return False
@@ -311,7 +311,7 @@ def _same(first: str, second: str) -> bool:
 
 
 def _replace_value(case: Case, setting: LaunchSetting, explanation: Explanation, value: str) -> Iterator[ValueChange]:
-    written = setting.word.written if setting.word else None
+    written = setting.word.literal if setting.word else None
     if explanation.switch and case.launch.starts != "pipeline":
         fix = edits.remove(case.script, setting.option) if value == "false" and not setting.option.values else None
         for place, new in fix.edits if fix else ():

@@ -109,7 +109,7 @@ def _image(script: Script, launch: Launch | None) -> Iterator[Pinned]:
     image = _image_of(launch)
     if image is not None:
         release = release_in(image.value or "")
-        yield from [Pinned(release, image.written or image.place)] if release else ()
+        yield from [Pinned(release, image.literal or image.place)] if release else ()
     elif launch is not None and launch.container is None and (job := batch_job.image(script)) is not None:
         yield from [Pinned(release_in(job[0]), job[1])] if release_in(job[0]) else ()
 
@@ -117,7 +117,7 @@ def _image(script: Script, launch: Launch | None) -> Iterator[Pinned]:
 def _of_matrix(launch: Launch | None) -> Iterator[Pinned]:
     word = launch.installed if launch else None
     if word is not None and re.fullmatch(VERSION, word.value or ""):
-        yield Pinned(word.value or "", word.written or word.place)
+        yield Pinned(word.value or "", word.literal or word.place)
 
 
 @lru_cache(maxsize=8)

@@ -129,13 +129,13 @@ def option_rule(
 ) -> Callable[[OptionCheck], Rule]:
     """Make a module's rule of a function that checks one launch if it sets ``option``, a record's id."""
 
-    def made(check: OptionCheck) -> Rule:
-        def found(case: Case) -> Diagnostics:
+    def decorate(check: OptionCheck) -> Rule:
+        def check_option(case: Case) -> Diagnostics:
             return check(case, case.settings[option]) if option in case.settings else iter(())
 
-        return declare(check.__module__, severity, check=found, sources=sources, needs=needs)
+        return declare(check.__module__, severity, check=check_option, sources=sources, needs=needs)
 
-    return made
+    return decorate
 
 
 def script_rule(severity: Severity, *, sources: tuple[str, ...]) -> Callable[[WholeCheck], Rule]:

@@ -113,7 +113,7 @@ class _RepairPlaces:
         if DEFAULT.fullmatch(text, text.rfind("\n", 0, place.start) + 1, place.start):
             return None
         known = {name.lstrip("&") for name in names}
-        given = [option for option in launch.options if any(word.written == place for word in option.values)]
+        given = [option for option in launch.options if any(word.literal == place for word in option.values)]
         given = [option for option in given if len(given) == 1 or fix.description == f"{option.name} {new}"]
         if len(given) != 1 or not known or not PLAIN.fullmatch(new):
             return None
@@ -148,7 +148,7 @@ def _words(script: Script) -> list[tuple[int, int, Launch]]:
     """Return the ranges that each launch of a script depends on."""
     ranges = []
     for launch in (*script.launches, *script.tools):
-        places = [word.place for word in words(launch)] + [word.written for word in words(launch)]
+        places = [word.place for word in words(launch)] + [word.literal for word in words(launch)]
         places += [option.place for option in launch.options]
         ranges += [(place.start, place.end, launch) for place in places if place is not None]
     return sorted(ranges, key=lambda each: each[:2])

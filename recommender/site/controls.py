@@ -40,10 +40,10 @@ def button(kind: str, value: str, label: str, *, pressed: bool | None = None) ->
     return f'<button type="button" data-{kind}="{html.escape(value)}"{state}>{label}</button>'
 
 
-def choice(name: str, label: str, options: Mapping[str, str], *, chosen: str = "", field: str = "") -> str:
+def choice(name: str, label: str, options: Mapping[str, str], *, selected: str = "", field: str = "") -> str:
     """Return a select box. ``options``: label by value. ``field``: the items' data that it filters by."""
     items = "".join(
-        f'<option value="{html.escape(value)}"{" selected" if value == chosen else ""}>{html.escape(title)}</option>'
+        f'<option value="{html.escape(value)}"{" selected" if value == selected else ""}>{html.escape(title)}</option>'
         for value, title in options.items()
     )
     data = f' data-field="{field}"' if field else ""

@@ -97,7 +97,7 @@ def _join(files: Files, config: MkDocsConfig) -> None:
     """Replace the style sheets and the scripts of every page by one of each."""
     templates = config.theme.get_env()
 
-    def said(language: str, name: str) -> str:
+    def theme_text(language: str, name: str) -> str:
         return str(templates.get_template(f"partials/languages/{language}.html").module.t(name))  # type: ignore[attr-defined]
 
     parts = {file.src_uri: file for file in files if frame.is_part(file.src_uri)}
@@ -105,7 +105,7 @@ def _join(files: Files, config: MkDocsConfig) -> None:
     theme = {"features": config.theme["features"], "version": config.extra["version"]}
     for file in parts.values():
         files.remove(file)
-    for path, text in frame.files(texts, theme, said):
+    for path, text in frame.files(texts, theme, theme_text):
         files.append(File.generated(config, path, content=text))
 
 

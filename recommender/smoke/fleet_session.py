@@ -145,10 +145,12 @@ class FleetSession(Session):
         """Return the log file of a server."""
         return self.folder / f"server-{number + 1}.log"
 
-    def wait_for_server(self, number: int, begun: float) -> None:
+    def wait_for_server(self, number: int, start_time: float) -> None:
         """Wait until a server lists its model; raise Failure if it ends or hangs."""
         self.log = self.server_log(number)
-        self.wait_until_listed(self.children[number], [self.backends()[number]], begun, self.fleet_servers[number].name)
+        self.wait_until_listed(
+            self.children[number], [self.backends()[number]], start_time, self.fleet_servers[number].name
+        )
 
     def start_front(self) -> None:
         """Start HAProxy with the rendered configuration; raise Failure if it does not serve."""

@@ -64,7 +64,7 @@ class OfflineSession(Session):
         # A large size has few distinct images: repeat them.
         return [paths[number % len(paths)] for number in range(batch.concurrency)]
 
-    def wait_for_event(self, name: str, begun: float) -> dict[str, Any]:
+    def wait_for_event(self, name: str, start_time: float) -> dict[str, Any]:
         """Wait for an event of the driver; raise Failure if the script ends or hangs."""
         path = self.folder / "events"
         news = diagnose.LogWatch(self.log)
@@ -81,16 +81,16 @@ class OfflineSession(Session):
             now = time.monotonic()
             if (silent := news.silent_s(now)) > self.request.patience_s:
                 if name == "built":
-                    raise diagnose.startup_hang(self.tail(400), now - begun, silent)
+                    raise diagnose.startup_hang(self.tail(400), now - start_time, silent)
                 raise Failure("requests-hang", f"the engine is built, but no answer came for {silent:.0f} s")
             time.sleep(POLL_S)
 
-    def read_back_from(self, built: dict[str, Any]) -> None:
+    def read_back_from(self, event: dict[str, Any]) -> None:
         """Compare the engine's configuration object and log with the artefact."""
-        engine, settings = readback.parse_log(self.log.read_text("utf-8", "replace")), built["settings"]
+        engine, settings = readback.parse_log(self.log.read_text("utf-8", "replace")), event["settings"]
         engine = replace(
             engine,
-            backend="turbomind" if built["config"].startswith("Turbomind") else "pytorch",
+            backend="turbomind" if event["config"].startswith("Turbomind") else "pytorch",
             session_len=int(settings["session_len"] or 0),
             max_batch_size=int(settings["max_batch_size"] or 0),
         )

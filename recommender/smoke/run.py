@@ -24,7 +24,7 @@ def run(request: RunRequest, say: Say, make_session: Callable[..., Session] | No
     """
     start = make_session or {"bash": Session, "python": OfflineSession}.get(request.artefact.kind, FleetSession)
     cards = Gpus(request.recommendation.config.cards, request.variables)
-    result = RunResult(cards.host(), cards.used())
+    result = RunResult(cards.host(), cards.used_mib())
     host.leave_cores(request.pin)
     watch = MemoryWatch(cards)
     with work_folder("smoke") as logs:

@@ -124,9 +124,9 @@ class Session:
             self.wait_ready(begun, number)
         self.record_start(begun)
 
-    def record_start(self, begun: float) -> None:
+    def record_start(self, start_time: float) -> None:
         """Record the startup time of what is ready now, and its GPU memory."""
-        self.result.startup_s = time.monotonic() - begun
+        self.result.startup_s = time.monotonic() - start_time
         time.sleep(2 * POLL_S)  # the driver's figure lags
         self.result.start_peak_mib, self.result.ready_mib = self.watch.peak(), self.watch.now()
 
@@ -162,14 +162,14 @@ class Session:
             self.log = log
             raise Failure("start-failed", f"nvidia-cuda-mps-control ended with status {child.poll()}")
 
-    def wait_ready(self, begun: float, number: int) -> None:
+    def wait_ready(self, start_time: float, number: int) -> None:
         """Wait until the server (and the proxy) lists a model; raise Failure if it hangs."""
         waiting = self.servers()[number : number + 1] if self.request.copies > 1 else self.servers()
         if self.front_url():
             waiting += self.backends()
-        self.wait_until_listed(self.children[-1], waiting, begun, "the server")
+        self.wait_until_listed(self.children[-1], waiting, start_time, "the server")
 
-    def wait_until_listed(self, child: Child, waiting: list[checks.Server], begun: float, who: str) -> None:
+    def wait_until_listed(self, child: Child, waiting: list[checks.Server], start_time: float, who: str) -> None:
         """Wait until all list a model; raise Failure if the child ends or its log stalls."""
         news = diagnose.LogWatch(self.log)
         while True:
@@ -182,9 +182,9 @@ class Session:
                 return
             now = time.monotonic()
             if (silent := news.silent_s(now)) > self.request.patience_s:
-                raise diagnose.startup_hang(self.tail(400), now - begun, silent)
+                raise diagnose.startup_hang(self.tail(400), now - start_time, silent)
             last = self.tail(1)
-            self.say(f"waiting for {who}, {now - begun:.0f} s: {last[0][-60:] if last else 'no output yet'}")
+            self.say(f"waiting for {who}, {now - start_time:.0f} s: {last[0][-60:] if last else 'no output yet'}")
             time.sleep(POLL_S)
 
     def tail(self, lines: int) -> tuple[str, ...]:
@@ -324,7 +324,7 @@ class Session:
             wanted = wanted_tokens(recommendation, load_asked)
             return replace(shape, prompt_chars=sizing.size_prompt(target, shape, wanted))
         conversations = conversations_of(recommendation, load_asked, drawn)
-        ruler = sizing.measure_ruler(target, shape, conversations.wanted())
+        ruler = sizing.measure_ruler(target, shape, conversations.input_range())
         return replace(shape, drawn=replace(conversations, ruler=ruler))
 
     def load_failure(self, outcome: load.Outcome) -> Failure | None:

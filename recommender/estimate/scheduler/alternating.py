@@ -42,8 +42,8 @@ class AlternatingSimulation(Simulation):
             return self._prefill_pass()
         self.cut = False
         self.decoded = self.decoded + self.count if self.waiting else 0
-        if self.server.written:
-            share = min(self.server.written * len(self.running) / self.step, MOST_HELD)
+        if self.server.lock_per_token:
+            share = min(self.server.lock_per_token * len(self.running) / self.step, MOST_HELD)
             self.host.hold(self.now, self.now + self.count * self.step, share)
         return Passes(self.count, self.step, self.count, len(self.running), [])
 

@@ -41,12 +41,12 @@ class Incoming(NamedTuple, Generic[R]):
     turns: int
 
 
-def _delay(waiting: Incoming[R], now: float, written: float) -> Incoming[R]:
+def _delay(waiting: Incoming[R], now: float, written_at: float) -> Incoming[R]:
     """Let a request wait for what is written after a pass."""
     if not waiting.turns:
         return waiting
     ready, number, sent, request, turns = waiting
-    return Incoming(ready + written - (sent if sent > now else now), number, sent, request, turns - 1)
+    return Incoming(ready + written_at - (sent if sent > now else now), number, sent, request, turns - 1)
 
 
 def _held(at: float, now: float, until: float, share: float) -> float:
@@ -73,7 +73,7 @@ class HostLoop(Generic[R]):
     incoming: list[Incoming[R]] = field(default_factory=list)
     ready: deque[Incoming[R]] = field(default_factory=deque)
     free: float = 0.0
-    written: float = 0.0
+    written_at: float = 0.0
     writes: deque[tuple[float, float]] = field(default_factory=partial(deque, maxlen=4))
     """When the last passes ended, and when their tokens were written."""
     chance: random.Random = field(default_factory=lambda: random.Random(SEED))
@@ -91,7 +91,7 @@ class HostLoop(Generic[R]):
         incoming = Incoming(ready, number, at, request, TURNS)
         if not self.chunk:  # nothing will delay it
             heapq.heappush(self.incoming, incoming)
-        elif at >= self.written:  # nor did what was written
+        elif at >= self.written_at:  # nor did what was written
             heapq.heappush(self.later, (at, number, incoming))
         else:
             for now, written in self.writes:
@@ -103,9 +103,9 @@ class HostLoop(Generic[R]):
     def write(self, now: float, streams: int) -> float:
         """Write a pass's tokens of so many streams; return when that is done. Requests on their way in wait."""
         done = now + self.chunk * streams
-        if done < self.written:
-            done = self.written
-        self.written = done
+        if done < self.written_at:
+            done = self.written_at
+        self.written_at = done
         self.writes.append((now, done))
         if done > now:
             if self.later and self.later[0][0] <= done:
@@ -120,7 +120,7 @@ class HostLoop(Generic[R]):
 
     def note(self, now: float, streams: int) -> None:
         """Remember a write that delays only requests that are sent later but arrive before it."""
-        self.writes.append((now, max(now + self.chunk * streams, self.written)))
+        self.writes.append((now, max(now + self.chunk * streams, self.written_at)))
 
     def hold(self, now: float, until: float, share: float) -> None:
         """Hold the preparing thread up for a ``share`` of the time from ``now`` ``until`` a pass ends."""

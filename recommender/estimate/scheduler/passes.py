@@ -62,7 +62,7 @@ class SimulatedServer:
     ``budget`` are prompt tokens a pass, ``batch`` requests, ``kv_tokens`` the cache beside the prefix that all requests
     share (0: no limit). ``chunk`` is the time to write a token of one stream. ``rounds``: see ``alternating``; 0 where
     a pass mixes prompts and decoding. ``contexts`` is the most that the whole prompts with a part in one pass may add
-    up to (0: no limit). ``written`` is the time of a stream's token for which an engine in Python
+    up to (0: no limit). ``lock_per_token`` is the time of a stream's token for which an engine in Python
     holds up the thread that prepares images.
     """
 
@@ -75,7 +75,7 @@ class SimulatedServer:
     chunk: float = 0.0
     rounds: int = 0
     contexts: int = 0
-    written: float = 0.0
+    lock_per_token: float = 0.0
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ class Simulation:
     """Of so many requests, a decoding step without their rows."""
 
     def __post_init__(self) -> None:
-        self.host = HostLoop(self.server.overhead, self.server.chunk, self.server.written > 0)
+        self.host = HostLoop(self.server.overhead, self.server.chunk, self.server.lock_per_token > 0)
 
     def send(self, at: float, number: int, request: SimulatedRequest) -> bool:
         """Queue a request; calls come in the order of time. Return whether it may change the chosen passes."""

@@ -143,7 +143,7 @@ def _published(page: SourceText, ports: Node | None, outside: dict[str, Word]) -
         published = one_word(page, port, COMPOSE, outside)
         if published is not None and target is not None and port is not target:
             text = f"{address.text + ':' if address else ''}{published.value}:{target.text}"
-            published = published._replace(value=text if published.value else None, written=None)
+            published = published._replace(value=text if published.value else None, literal=None)
         if published is not None:
             yield published
 

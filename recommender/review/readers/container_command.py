@@ -85,7 +85,7 @@ def ports_of_task(page: SourceText, node: Node, literal: Callable[[Word], Word])
         if outer is not None and outer.value != "0":  # 0: any free port
             outside = literal(outer).value
             whole_text = f"{outside}:{port.value}" if outside and port.value else None
-            known.append(port._replace(value=whole_text, written=None))
+            known.append(port._replace(value=whole_text, literal=None))
     if not known:
         return (), tuple(inner)
     places = {word.place: word for word in known}

@@ -68,28 +68,28 @@ PYTHON = pattern(r"\b(?:from|import)[ \t]+lmdeploy\b|\bpipeline\s*\(")
 CONFIGS = pattern(r"\b(?:TurbomindEngineConfig|PytorchEngineConfig|pipeline)\s*\(")
 
 
-def read(path: str, text: str, kind: Kind | None = None, named: bool = True) -> Script:
+def read(path: str, text: str, kind: Kind | None = None, explicit: bool = True) -> Script:
     """Read what a file starts; without ``kind``, detect it from name and content.
 
-    ``named``: the user named the file, so one that starts nothing is a problem.
+    ``explicit``: the user named the file, so one that starts nothing is a problem.
     """
     script = _with_embedded(_read(path, text, kind))
     if len(text) > MOST_CHARACTERS:
         return script
-    return replace(script, problems=tuple(dict.fromkeys((*script.problems, *mentions.unread(script, named)))))
+    return replace(script, problems=tuple(dict.fromkeys((*script.problems, *mentions.unread(script, explicit)))))
 
 
 def _with_embedded(script: Script) -> Script:
     """Read the files within a file, as of here-documents, at their places in it."""
-    whole, written = Mapped.whole(script.text), dict[str, str]()
+    whole, environment_files = Mapped.whole(script.text), dict[str, str]()
     for name, start, end, changes, _ in script.embedded[:MOST_EMBEDDED]:
         if name.endswith(ENVIRONMENT_FILE):
             there = ((first - start, last - start, new) for first, last, new in changes)
-            written[name] = whole.part(start, end).replaced(there).code
+            environment_files[name] = whole.part(start, end).replaced(there).code
     named = (text for text in script.embedded if mentions.NAME.search(script.text, text.start, text.end))
     for name, start, end, changes, container in islice(named, MOST_EMBEDDED):
         inner = script.text[start:end]
-        if name in written:
+        if name in environment_files:
             continue
         blank = "".join(char if char == "\n" else " " for char in script.text[:start])
         path = f"{script.path.rpartition('/')[0]}/{name.rpartition('/')[2]}" if "/" in script.path else name
@@ -98,9 +98,9 @@ def _with_embedded(script: Script) -> Script:
             inner = mentions.PLACEHOLDER.sub(_as_variable, inner)
         blank = _indented(blank) if kind == "python" and inner[:1].isspace() else blank
         if changes:
-            file = _expanded(replace(script, written=written), start, end, changes, path, kind)
+            file = _expanded(replace(script, environment_files=environment_files), start, end, changes, path, kind)
         else:
-            file = _read(path, blank + inner, kind, written)
+            file = _read(path, blank + inner, kind, environment_files)
         script = replace(
             script,
             launches=(
@@ -153,7 +153,7 @@ def _expanded(
         lines = [0, *(match.end() for match in re.finditer("\n", text.code))]
         blanks = (re.compile(r"[ \t]*").match(text.code, at, at + margin) for at in lines)
         text = text.without({at for blank in blanks if blank for at in range(*blank.span())})
-    inner = _read(path, text.code, kind, script.written)
+    inner = _read(path, text.code, kind, script.environment_files)
 
     def place(span: Span) -> Span:
         return script.place(*text.span(span.start, span.end))
@@ -185,9 +185,9 @@ def _indented(blank: str) -> str:
     return blank
 
 
-def _read(path: str, text: str, kind: Kind | None, written: Mapping[str, str] = NOTHING) -> Script:
+def _read(path: str, text: str, kind: Kind | None, environment_files: Mapping[str, str] = NOTHING) -> Script:
     kind = kind if kind is not None and kind in get_args(Kind) else kind_of(path, text)
-    script = Script(path, kind, text, lines=line_starts(text), written=written)
+    script = Script(path, kind, text, lines=line_starts(text), environment_files=environment_files)
     if len(text) > MOST_CHARACTERS:
         return _unread(script, f"this file has {len(text)} characters; the limit is {MOST_CHARACTERS}")
     if kind == "other":

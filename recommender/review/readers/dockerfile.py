@@ -118,7 +118,7 @@ def entry_words(text: str) -> tuple[list[str], list[str]]:
         found |= {name: whole.part(first, last)} if name in ("ENTRYPOINT", "CMD") else {}
         found = {} if name == "FROM" else found
     entrypoint, command = (_list(found.get(name)) or [] for name in ("ENTRYPOINT", "CMD"))
-    return [field.known for field in entrypoint], [field.known for field in command]
+    return [field.known_prefix for field in entrypoint], [field.known_prefix for field in command]
 
 
 def _instructions(code: str, page: SourceText, comments: list[Comment]) -> Iterator[tuple[str, int, int]]:

@@ -49,7 +49,7 @@ def _scripts(run: Run, roots: Sequence[Node], containers: Sequence[ContainerComm
             run.state, run.functions, run.container = Variables(), {}, None
             for started in containers:
                 elsewhere = started.mounted and name and name.text not in started.mounted
-                if not elsewhere and any(field.known.rpartition("/")[2] == key.text for field in started.fields):
+                if not elsewhere and any(field.known_prefix.rpartition("/")[2] == key.text for field in started.fields):
                     run.container = started.container
                     export(run, started.environment)
             walk(run, map_scalar(run.page.text, value), Where())
@@ -76,7 +76,9 @@ def _configs(run: Run, roots: Sequence[Node], containers: Sequence[ContainerComm
         if content is None or not LAUNCH.search(content.text):
             continue
         for started in containers:
-            if any(field.known.rpartition("/")[2] == targets.get(name.text, name.text) for field in started.fields):
+            if any(
+                field.known_prefix.rpartition("/")[2] == targets.get(name.text, name.text) for field in started.fields
+            ):
                 run.state, run.functions, run.container = Variables(), {}, started.container
                 export(run, {**started.outside, **started.environment})
                 walk(run, unescape(map_scalar(run.page.text, content)), Where())

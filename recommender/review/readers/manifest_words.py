@@ -47,7 +47,7 @@ def variables(page: SourceText, node: Node | None, values: dict[str, Word] | Non
             environment |= {name.text: given} if name is not None and name.text and given is not None else {}
             continue
         field = expand(word(page.text, item), COMPOSE, values or {})
-        assigned = ASSIGNED.match(field.known)
+        assigned = ASSIGNED.match(field.known_prefix)
         if assigned:
             environment[assigned[1]] = page.word(field.after(assigned.end(), page.text))
     return environment
@@ -128,8 +128,8 @@ def _replace_variable(piece: Piece, match: re.Match[str], values: dict[str, Word
     if given is None and (default := default_of(match[0])):
         at = piece.text.index(default, match.start()) if piece.text else 0
         return piece.cut(at, at + len(default))
-    if given is not None and given.value is not None and given.written is not None:
-        return Piece(given.value, given.written.start, given.written.end)
+    if given is not None and given.value is not None and given.literal is not None:
+        return Piece(given.value, given.literal.start, given.literal.end)
     return Piece(given.value if given is not None else None)
 
 

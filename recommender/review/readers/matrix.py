@@ -44,7 +44,7 @@ def _of_github(page: SourceText, matrix: Node) -> list[Combination]:
             combination |= added
         included += [] if joined else [added]
     every = {name: word for combination in (*products, *included) for name, word in combination.items()}
-    absent = {name: word._replace(value="", written=None) for name, word in every.items()}
+    absent = {name: word._replace(value="", literal=None) for name, word in every.items()}
     return [absent | combination for combination in (*products, *included)]
 
 

@@ -187,30 +187,30 @@ def _snake(name: str) -> str:
     return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
 
 
-def given(node: Node, *names: str) -> Node | None:
+def child(node: Node, *names: str) -> Node | None:
     """Return the node below keys, as Kubernetes or Terraform spells them: ``httpGet`` or ``http_get``."""
     return node.get(*names) or node.get(*(_snake(name) for name in names))
 
 
 def _probe_port(page: SourceText, probe: Node, container: Node) -> Word | None:
     """Return the port that a probe asks, by number or by the name of a container's port."""
-    word = one_word(page, given(probe, "httpGet", "port") or given(probe, "tcpSocket", "port"))
+    word = one_word(page, child(probe, "httpGet", "port") or child(probe, "tcpSocket", "port"))
     if word is None or (word.value or "").isdecimal():
         return word
     ports = container.get("ports")
     named = (
         item.get("containerPort") for item in (ports.items if ports else ()) if _text(item.get("name")) == word.value
     )
-    return next((word._replace(value=port.text, written=None) for port in named if port), None)
+    return next((word._replace(value=port.text, literal=None) for port in named if port), None)
 
 
 def probes(page: SourceText, container: Node) -> Iterator[Probe]:
     """Yield the probes of a container, of Kubernetes or of Terraform."""
     for title in PROBES:
-        node = given(container, title)
+        node = child(container, title)
         if node is None or node.kind != "map":
             continue
-        path, command = given(node, "httpGet", "path"), node.get("exec", "command")
+        path, command = child(node, "httpGet", "path"), node.get("exec", "command")
         asked = " ".join(item.text for item in command.items) if command else ""
         key = next((key for key, value in container.pairs if key.value in (title, _snake(title))), node)
         yield Probe(
@@ -218,8 +218,8 @@ def probes(page: SourceText, container: Node) -> Iterator[Probe]:
             place=page.place(key.start, key.end),
             path=path.text if path else probe_path(asked),
             port=_probe_port(page, node, container) or (port_of(page, command, asked) if command else None),
-            initial_s=seconds(given(node, "initialDelaySeconds")),
-            period_s=seconds(given(node, "periodSeconds")),
-            timeout_s=seconds(given(node, "timeoutSeconds")),
-            failures=int(seconds(given(node, "failureThreshold"))),
+            initial_s=seconds(child(node, "initialDelaySeconds")),
+            period_s=seconds(child(node, "periodSeconds")),
+            timeout_s=seconds(child(node, "timeoutSeconds")),
+            failures=int(seconds(child(node, "failureThreshold"))),
         )

@@ -84,7 +84,7 @@ def read(script: Script) -> Script:
 
 def read_nodes(script: Script, page: SourceText, roots: Sequence[Node], around: Around | None = None) -> Script:
     """Read the commands of a file's nodes; ``around`` is what the file sets for all."""
-    reader = _StepReader(page, new_run(page), dict(_written(roots)))
+    reader = _StepReader(page, new_run(page), dict(_environment_files(roots)))
     for root in roots:
         reader.visit(root, around or Around(_defaults(page, root)), 0)
     return complete_script(script, reader.run, [])
@@ -104,7 +104,7 @@ def _defaults(page: SourceText, root: Node) -> dict[str, Word]:
         found |= _declared(page, root.get(*path) if root.kind == "map" else None)
     cards = one_word(page, root.get("resources", "accelerators") if root.kind == "map" else None)
     if cards is not None and cards.value:  # SkyPilot: L4:8
-        found["SKYPILOT_NUM_GPUS_PER_NODE"] = cards._replace(value=cards.value.partition(":")[2] or "1", written=None)
+        found["SKYPILOT_NUM_GPUS_PER_NODE"] = cards._replace(value=cards.value.partition(":")[2] or "1", literal=None)
     return found
 
 
@@ -120,7 +120,7 @@ def _declared(page: SourceText, declared: Node | None) -> dict[str, Word]:
     return found
 
 
-def _written(roots: Sequence[Node]) -> Iterator[tuple[str, str]]:
+def _environment_files(roots: Sequence[Node]) -> Iterator[tuple[str, str]]:
     """Yield the environment files that cloud-init or a copy of Ansible writes, if they hold no expression."""
     for root in roots:
         listed = root.get("write_files") if root.kind == "map" else None
@@ -135,10 +135,10 @@ def _written(roots: Sequence[Node]) -> Iterator[tuple[str, str]]:
 class _StepReader:
     """Visit the maps that mention LMDeploy."""
 
-    def __init__(self, page: SourceText, run: Run, written: Mapping[str, str]) -> None:
-        """``written``: the environment files that the file writes."""
+    def __init__(self, page: SourceText, run: Run, environment_files: Mapping[str, str]) -> None:
+        """``environment_files``: the environment files that the file writes."""
         self.page = page
-        self.written = written
+        self.environment_files = environment_files
         self.run = run
         self.seen: set[int] = set()
         self.left = MOST_COMMANDS
@@ -188,7 +188,7 @@ class _StepReader:
         mine = self.run.launches
         mine[before:] = [(launch._replace(installed=first.get(name)), frame) for launch, frame in mine[before:]]
         for other in others:
-            reader = _StepReader(self.page, new_run(self.page), self.written)
+            reader = _StepReader(self.page, new_run(self.page), self.environment_files)
             reader.left, reader.inside = self.left, True
             reader._map(job, around.beside(other), depth)
             self.left = reader.left
@@ -277,7 +277,9 @@ class _StepReader:
             (*match.span(), HOSTS if value is None else value) for match, value in zip(signs, values, strict=True)
         )
         starts = line_starts(text.code)
-        unit = unit_file.read(Script("inner.service", "systemd", text.code, lines=starts, written=self.written))
+        unit = unit_file.read(
+            Script("inner.service", "systemd", text.code, lines=starts, environment_files=self.environment_files)
+        )
 
         def place(span: Span) -> Span:
             return self.page.place(*text.span(span.start, span.end))
@@ -336,8 +338,8 @@ def _literal(page: SourceText, word: Word, values: Mapping[str, Word] = NOTHING)
         text = MACRO.sub(
             lambda sign: (values[sign["name"]].value if sign["name"] in values else None) or sign[0], word.value
         )
-        word = word if text == word.value else word._replace(value=text, written=None)
+        word = word if text == word.value else word._replace(value=text, literal=None)
     if (default := default_of(word.value or "")) is not None:
-        start = word.written.start + (word.value or "").index(default) if word.written else -1
-        return word._replace(value=default, written=page.place(start, start + len(default)) if start >= 0 else None)
-    return word._replace(value=None, written=None) if MACRO.search(word.value or "") else word
+        start = word.literal.start + (word.value or "").index(default) if word.literal else -1
+        return word._replace(value=default, literal=page.place(start, start + len(default)) if start >= 0 else None)
+    return word._replace(value=None, literal=None) if MACRO.search(word.value or "") else word

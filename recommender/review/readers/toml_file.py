@@ -67,7 +67,7 @@ def _environment(page: SourceText) -> dict[str, Word]:
                 known = not any(sign in text for sign in ("{{", "$", "\\"))
                 word = Word(text, text if known else None, place, place if known else None, variable=match["key"])
                 before = words.setdefault(match["key"], word)
-                words[match["key"]] = word if before.value == word.value else word._replace(value=None, written=None)
+                words[match["key"]] = word if before.value == word.value else word._replace(value=None, literal=None)
     return words
 
 

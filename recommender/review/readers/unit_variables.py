@@ -124,7 +124,7 @@ class UnitVariables:
         if texts is None:
             self.complete = False
             for name, given in variables.items():
-                variables[name] = UnitVariable(None, given.word._replace(value=None, written=None))
+                variables[name] = UnitVariable(None, given.word._replace(value=None, literal=None))
         for name, text in (texts or {}).items():
             self.spend(1)
             variables[name] = UnitVariable(text, Word(raw, text, place, variable=name))
@@ -159,8 +159,8 @@ def _texts(script: Script, path: str) -> dict[str, str | None] | None:
         return None
     folder, name = Path(unit).parent, path.rpartition("/")[2]
     if HOSTS not in path and not WILD.search(path):
-        source = None if path in script.written else sibling_files.read(unit, path)
-        text = source.text if source else script.written.get(path)
+        source = None if path in script.environment_files else sibling_files.read(unit, path)
+        text = source.text if source else script.environment_files.get(path)
         return None if text is None else dict(sibling_files.environment_file(text))
     pattern = name.replace(HOSTS, "*")
     if (HOSTS in name and WILD.search(name)) or not pattern.strip("*"):

@@ -79,7 +79,7 @@ def _fields(case: Case) -> Iterator[tuple[tuple[str, str], GivenOption]]:
 
 
 def _wrong(option: GivenOption, message: str) -> Diagnostic:
-    place = option.values[0].written or option.values[0].place
+    place = option.values[0].literal or option.values[0].place
     why = "The configuration refuses the value."
     return Diagnostic(
         place, message, why, sources=("https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/messages.py",)

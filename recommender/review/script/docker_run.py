@@ -40,8 +40,8 @@ class DockerRun:
         at = 0
         while at < len(fields):
             field = fields[at]
-            name, equals, _ = field.known.partition("=")
-            if field.value is None and at + 1 < len(fields) and IMAGE.search(fields[at + 1].known):
+            name, equals, _ = field.known_prefix.partition("=")
+            if field.value is None and at + 1 < len(fields) and IMAGE.search(fields[at + 1].known_prefix):
                 at += 1  # a variable with options
                 continue
             if not name.startswith("-") or name == "-":
@@ -85,11 +85,11 @@ class DockerRun:
         elif name == "--health-cmd":
             probe = Probe("healthcheck", word.place, path=probe_path(text or ""))
             self.container = now._replace(probes=(*now.probes, probe))
-        elif name in ("-v", "--volume", "--mount", "--tmpfs") and "/dev/shm" in value.known:
+        elif name in ("-v", "--volume", "--mount", "--tmpfs") and "/dev/shm" in value.known_prefix:
             self.container = now._replace(shm_known=False)
 
     def _variable(self, value: Field) -> None:
-        assigned = ASSIGNED.match(value.known)
+        assigned = ASSIGNED.match(value.known_prefix)
         if assigned:
             self.environment[assigned[1]] = self.page.word(value.after(assigned.end(), self.page.text))
         elif value.value in self.outside:

@@ -35,7 +35,7 @@ def image_word(page: SourceText, field: Field) -> Word:
         return word
     unknown = max(at for at, piece in enumerate(field.pieces) if piece.text is None)
     name = join_pieces(field.pieces[unknown + 1 :])
-    return word._replace(value=f"{field.known}{UNKNOWN}{name}") if name or field.known else word
+    return word._replace(value=f"{field.known_prefix}{UNKNOWN}{name}") if name or field.known_prefix else word
 
 
 def is_published(image: Word) -> bool:
@@ -48,10 +48,10 @@ def image_before(page: SourceText, fields: Sequence[Field]) -> Word | None:
     found: Word | None = None
     named = False
     for field in fields:
-        option = NAMED.match(field.known)
+        option = NAMED.match(field.known_prefix)
         if option and option[0].endswith("="):
             found = image_word(page, field.after(option.end(), page.text))
-        elif named or (not field.known.startswith("-") and release_in(image_word(page, field).value or "")):
+        elif named or (not field.known_prefix.startswith("-") and release_in(image_word(page, field).value or "")):
             found = image_word(page, field)
         named = option is not None and not option[0].endswith("=")
     return found

@@ -113,7 +113,7 @@ def _of_branches(fields: Sequence[Field]) -> Iterator[list[Field]]:
 def _launch(page: SourceText, fields: Sequence[Field], around: Surroundings, starts: Starts | None) -> Launch:
     instead: Field | None = None
     rest = list(fields[1:])
-    if starts is not None and NO_MODULE.fullmatch(fields[0].known) and fields[0].known not in MODULES:
+    if starts is not None and NO_MODULE.fullmatch(fields[0].known_prefix) and fields[0].known_prefix not in MODULES:
         instead = fields[0]
     if starts is None:
         if len(fields) < 2 or fields[1].value != "serve" or any(field.value in HELP for field in fields):
@@ -146,14 +146,14 @@ def _launch(page: SourceText, fields: Sequence[Field], around: Surroundings, sta
 
 def is_sentence(fields: Sequence[Field]) -> bool:
     """Return whether the words are a note that begins with the command that it explains."""
-    return any(SENTENCE.match(field.known) for field in fields[1:3])
+    return any(SENTENCE.match(field.known_prefix) for field in fields[1:3])
 
 
 def _tool(page: SourceText, fields: Sequence[Field], around: Surroundings) -> Launch:
     """Return another command of LMDeploy, or one that only prints its help."""
-    count = 2 if len(fields) > 2 and fields[1].value in GROUPS and not fields[2].known.startswith("-") else 1
+    count = 2 if len(fields) > 2 and fields[1].value in GROUPS and not fields[2].known_prefix.startswith("-") else 1
     words = fields[1 : 1 + count]
-    command = " ".join(field.known for field in words)
+    command = " ".join(field.known_prefix for field in words)
     read = _Arguments(page, "tool", command).read(list(fields[1 + len(words) :]))
     return Launch(
         starts="tool",
@@ -202,7 +202,7 @@ class _Arguments:
         at = 0
         while at < len(fields):
             field = fields[at]
-            value, known = field.value, field.known
+            value, known = field.value, field.known_prefix
             at += 1
             if value == "--":
                 self.positional += fields[at:]
@@ -243,7 +243,7 @@ class _Arguments:
         most = _takes(name, self.command)
         values: list[Field] = []
         for field in fields[at:]:
-            text = field.known if field.value is None else field.value
+            text = field.known_prefix if field.value is None else field.value
             if field.many or self._is_option(text) or (most is not None and len(values) >= most):
                 break
             values.append(field)
@@ -263,7 +263,7 @@ class _Arguments:
             self.unsure = True
             self.unread += [] if is_unjudged(name) else [value for value in values if value.many and not value.optional]
         end = words[-1].place.end if words else place.end
-        if "=" in field.known and values:
+        if "=" in field.known_prefix and values:
             end = max(end, field.end)
         # In an array, other text may separate an option from its values; then they have no common range.
         ends = [place.end, *(word.place.end for word in words)]

@@ -76,8 +76,8 @@ MOST_NAMED = 6
 LONGEST = 60
 
 
-def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
-    """Yield what was not followed. ``named``: the user named the file, so that it should start something."""
+def unread(script: Script, explicit: bool) -> Iterator[ReadProblem]:
+    """Yield what was not followed. ``explicit``: the user named the file, so that it should start something."""
     unfollowed = list(_unfollowed(script))
     yield from unfollowed
     if script.generated:
@@ -94,7 +94,7 @@ def unread(script: Script, named: bool) -> Iterator[ReadProblem]:
     for launch in (*script.launches, *script.tools):
         known = launch._replace(model=None) if launch.place in judged and not launch.unsure else launch
         yield from _unknown(script, known, optional, computed | swept, swept)
-    if named and not (script.launches or script.tools or script.problems or unfollowed):
+    if explicit and not (script.launches or script.tools or script.problems or unfollowed):
         yield from _nothing(script)
 
 

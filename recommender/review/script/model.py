@@ -40,7 +40,7 @@ class Span(NamedTuple):
 class Word(NamedTuple):
     """One value as written. ``value`` is None if it depends on a run.
 
-    ``place`` is where it is used; ``written`` is the literal that defines the value, without its quotes
+    ``place`` is where it is used; ``literal`` is the one that defines the value, without its quotes
     (at the use, in an assignment, or the default within ``${VAR:-default}``): what a repair may replace.
     None if no single literal defines it.
     """
@@ -48,7 +48,7 @@ class Word(NamedTuple):
     raw: str
     value: str | None
     place: Span
-    written: Span | None = None
+    literal: Span | None = None
     variable: str = ""
     quoted: bool = False
 
@@ -227,7 +227,7 @@ class Script:
     """Ranges that were read as commands; a mention of a server elsewhere was not followed."""
     embedded: tuple[Embedded, ...] = ()
     """Files within the file, as in a here-document."""
-    written: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment_files: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment files that the file around writes, by their paths."""
     comments: tuple[Comment, ...] = ()
     problems: tuple[ReadProblem, ...] = ()

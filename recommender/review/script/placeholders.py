@@ -70,13 +70,13 @@ def _options(fields: Sequence[Field]) -> tuple[int, list[str]]:
     """Return where the command begins, and the options before it, each with its value."""
     given: list[str] = []
     at = 1
-    while at < len(fields) and fields[at].known.startswith("-") and fields[at].known != "-":
-        text = fields[at].known
+    while at < len(fields) and fields[at].known_prefix.startswith("-") and fields[at].known_prefix != "-":
+        text = fields[at].known_prefix
         at += 1
         if text == "--":
             break
         if text in VALUED and at < len(fields):
-            text += fields[at].known
+            text += fields[at].known_prefix
             at += 1
         given.append(text)
     return at, given
@@ -106,7 +106,7 @@ def _filled(word: Field, blank: re.Pattern[str], first: Sequence[Field | None]) 
             at = match.end()
         pieces.append(piece.cut(at, len(piece.text)) if at and piece.text else piece)
     inner = None
-    if word.inner is not None and " " in word.known:
+    if word.inner is not None and " " in word.known_prefix:
         mapped, start, end, escaped = word.inner
         text = mapped.part(start, end, escaped)
         text = text.replaced((*match.span(), _quoted(_pieces(match, first))) for match in blank.finditer(text.code))

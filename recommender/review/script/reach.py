@@ -39,7 +39,7 @@ def words(launch: Launch) -> Iterator[Word]:
 
 def touches(word: Word, place: Range) -> bool:
     """Return whether a word's value is written in a range."""
-    return word.written is not None and word.written.start < place[1] and place[0] < word.written.end
+    return word.literal is not None and word.literal.start < place[1] and place[0] < word.literal.end
 
 
 def reach(script: Script, launches: Sequence[Launch], place: Span) -> Reached:
@@ -99,7 +99,7 @@ class _Follower:
         return {name for name in own | text_uses.named_at(self.script, self.place[0]) if name}
 
     def _is_set(self, word: Word) -> bool:
-        place = word.written or word.place
+        place = word.literal or word.place
         return place.start < self.place[1] and self.place[0] < place.end
 
     def _uses(self, names: set[str]) -> Iterator[tuple[int, str]]:
@@ -157,7 +157,7 @@ class _Follower:
 
     def _is_read_once(self, launch: Launch) -> bool:
         """Return whether one option of a launch has its value from the range."""
-        reading = (word for word in words(launch) if touches(word, self.place) and word.place != word.written)
+        reading = (word for word in words(launch) if touches(word, self.place) and word.place != word.literal)
         return len({word.place for word in reading}) <= 1
 
     def _is_another(self, at: int) -> bool:
@@ -167,7 +167,7 @@ class _Follower:
         said = (word for call in self.script.calls for word in call.words)
         other = (word for launch in self.script.launches for word in words(launch))
         here = [word for each in (said, other) for word in each if word.place.start <= at < word.place.end]
-        return any(word.written is not None for word in here) and not any(touches(word, self.place) for word in here)
+        return any(word.literal is not None for word in here) and not any(touches(word, self.place) for word in here)
 
     def _given(self, at: int) -> set[str] | None:
         """Return the variables that a use gives its value to; None if it is read for something else."""

@@ -129,7 +129,7 @@ class Field:
         return None if self.many else join_pieces(self.pieces)
 
     @property
-    def known(self) -> str:
+    def known_prefix(self) -> str:
         """Return the text before the first unknown piece."""
         text = ""
         for piece in self.pieces:
@@ -149,7 +149,7 @@ class Field:
         quote = text[start : start + 1]
         if quote in ("'", '"') and end - start > 1 and text[end - 1] == quote:
             start, end = start + 1, end - 1
-        if text[start : start + count] == self.known[:count]:
+        if text[start : start + count] == self.known_prefix[:count]:
             start += count
         quoted = self.quoted or text[start : start + 1] in ("'", '"')
         return Field(tuple(rest), start, max(start, end), self.variable, quoted, loose=self.loose)
@@ -186,7 +186,7 @@ class SourceText:
         start = min(max(start, 0), len(self.text))
         return self.script.place(start, min(max(end, start), len(self.text)))
 
-    def written(self, pieces: Sequence[Piece], value: str | None) -> Span | None:
+    def literal_of(self, pieces: Sequence[Piece], value: str | None) -> Span | None:
         """Return the one literal that defines a value; adjacent pieces are one."""
         if value is None:
             return None
@@ -201,7 +201,7 @@ class SourceText:
         raw, value = self.text[place.start : min(place.end, place.start + LONGEST_WORD)], field.value
         if raw == value and len(field.pieces) == 1 and field.pieces[0].start == place.start:
             return Word(raw, value, place, place, field.variable, field.quoted)  # the common case, kept fast
-        return Word(raw, value, place, self.written(field.pieces, value), field.variable, field.quoted)
+        return Word(raw, value, place, self.literal_of(field.pieces, value), field.variable, field.quoted)
 
     def model(self, field: Field) -> Word:
         """Return a model as rules see it; below a folder that only a run knows, its name counts."""
@@ -270,9 +270,9 @@ def with_branches(fields: list[Field]) -> list[Field]:
     return found
 
 
-def distinct(given: Iterable[tuple[Field, ...]]) -> list[tuple[Field, ...]]:
+def distinct(lists: Iterable[tuple[Field, ...]]) -> list[tuple[Field, ...]]:
     """Return lists of words, each once."""
     found: list[tuple[Field, ...]] = []
-    for words in given:
+    for words in lists:
         found += [] if words in found else [words]
     return found

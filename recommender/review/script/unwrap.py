@@ -52,7 +52,7 @@ class Unwrapped:
     """The words behind the script, which it has as $0, $1…"""
     filled: bool = False
     """Another program puts words into the command, so that it is not written as it runs."""
-    named: str = ""
+    container_name: str = ""
     """The container that docker starts, or in which it runs the words."""
 
 
@@ -155,7 +155,7 @@ HEADS = WRAPPERS | SHELLS | DOCKERS | {"lmdeploy"}
 def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
     """Skip the wrapper's own options to the first known program."""
     environment = dict(unwrapped.environment)
-    if name in ("tmux", "screen") and any(RETURNS.fullmatch(field.known) for field in unwrapped.fields[1:]):
+    if name in ("tmux", "screen") and any(RETURNS.fullmatch(field.known_prefix) for field in unwrapped.fields[1:]):
         unwrapped.background = True
     if name in FILLED and _fill(page, unwrapped, name):
         return
@@ -164,8 +164,8 @@ def _wrapper(page: SourceText, unwrapped: Unwrapped, name: str) -> None:
         environment = {}
     for at in range(1, len(unwrapped.fields)):
         field = unwrapped.fields[at]
-        assigned = ASSIGNED.match(field.known)
-        wrapped = WRAP.match(field.known)
+        assigned = ASSIGNED.match(field.known_prefix)
+        wrapped = WRAP.match(field.known_prefix)
         if wrapped:
             unwrapped.nested, unwrapped.environment = field.after(wrapped.end(), page.text), environment
             return
@@ -186,7 +186,12 @@ def _fill(page: SourceText, unwrapped: Unwrapped, name: str) -> bool:
     filling = fill(unwrapped.fields, name)
     unwrapped.filled = unwrapped.filled or filling.changed
     words = filling.command
-    while name == "parallel" and words and (assigned := ASSIGNED.match(words[0].known)) and " " not in words[0].known:
+    while (
+        name == "parallel"
+        and words
+        and (assigned := ASSIGNED.match(words[0].known_prefix))
+        and " " not in words[0].known_prefix
+    ):
         value = page.word(words[0].after(assigned.end(), page.text))
         unwrapped.environment, words = {**unwrapped.environment, assigned[1]: value}, words[1:]
     if name == "parallel" and words and _is_command(words[0]):
@@ -239,7 +244,7 @@ def _docker(page: SourceText, unwrapped: Unwrapped) -> None:
         return
     entrypoint, name = options.given.get("--entrypoint"), options.given.get("--name")
     command, entered = [*([entrypoint] if entrypoint else ()), *rest[1:]], texts[at] == "exec"
-    unwrapped.named = (rest[0].value if entered else name and name.value) or ""
+    unwrapped.container_name = (rest[0].value if entered else name and name.value) or ""
     unwrapped.container = None if entered else options.container._replace(image=image_word(page, rest[0]))
     if not command:
         return

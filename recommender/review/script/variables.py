@@ -27,7 +27,7 @@ class Variable(NamedTuple):
     others: tuple[tuple[Piece, ...], ...] = ()
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Return whether the script determines the value."""
         return self.pieces is not None or self.words is not None
 
@@ -38,7 +38,7 @@ class Variable(NamedTuple):
 
     def unknown(self) -> Variable:
         """Return the same variable with an unknown value."""
-        word = self.word._replace(value=None, written=None) if self.word else None
+        word = self.word._replace(value=None, literal=None) if self.word else None
         return Variable(word=word, exported=self.exported)
 
 
@@ -123,7 +123,7 @@ def _merge_variables(branches: list[Variable]) -> Variable:
             grown = _merge_texts(branches)
             return (grown or first.unknown()._replace(others=_options(branches)))._replace(exported=exported)
         # Two literals with the same text: the value is known, but has no single place.
-        word = first.word._replace(written=None) if first.word else None
+        word = first.word._replace(literal=None) if first.word else None
         return Variable((Piece(texts.pop()),), None, word, exported)
     return first._replace(exported=exported)
 
@@ -142,7 +142,7 @@ def _merge_texts(branches: list[Variable]) -> Variable | None:
     opens = (Piece(" "), Piece("", opens=True)) if apart else ()
     mark = (Piece(" "), Piece(None, optional=True, closes=apart), Piece(" "))
     return Variable(
-        (*before, *opens, *added, *mark), None, longest.word._replace(written=None) if longest.word else None
+        (*before, *opens, *added, *mark), None, longest.word._replace(literal=None) if longest.word else None
     )
 
 
@@ -181,12 +181,12 @@ def _merge_words(branches: list[tuple[Field, ...]], word: Word | None) -> tuple[
         if any(each != words[0] for each in words):
             break
         shared += 1
-    begun = {words[0].known[:1] for words in branches if words}
+    begun = {words[0].known_prefix[:1] for words in branches if words}
     ends = distinct(words[shared:] for words in branches)
     if all(longest[: len(words)] == words for words in branches):
         ends = sorted(ends, key=len, reverse=True)
     elif not (shared or begun <= {"-"}):  # each branch has a command of its own, as of another engine
-        ends = [end for end in ends if "lmdeploy serve " in " ".join(each.known for each in end[:MOST_BEFORE])]
+        ends = [end for end in ends if "lmdeploy serve " in " ".join(each.known_prefix for each in end[:MOST_BEFORE])]
     own, *others = [*(end for end in ends if end), *(end for end in ends if not end)] or [()]
     if not own:
         return None

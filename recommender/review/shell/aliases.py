@@ -19,7 +19,7 @@ NAME = "lmdeploy"
 def define(run: Run, fields: list[Field], where: Where) -> None:
     """Keep what an alias stands for; if nothing uses it, it is followed as a function that nothing calls."""
     for field in fields:
-        name, equals, _ = field.known.partition("=")
+        name, equals, _ = field.known_prefix.partition("=")
         if equals and name:
             run.aliases[name] = field.after(len(name) + 1, run.page.text), run.state.copy()
 

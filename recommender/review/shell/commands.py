@@ -40,7 +40,7 @@ MOST_PIECES = 300
 def _pieces(word: Word) -> tuple[Piece, ...] | None:
     if word.value is None:
         return None
-    return (Piece(word.value, word.written.start, word.written.end) if word.written else Piece(word.value),)
+    return (Piece(word.value, word.literal.start, word.literal.end) if word.literal else Piece(word.value),)
 
 
 # --- assignments
@@ -102,8 +102,8 @@ def _value(shell: Shell, node: Node, name: str, before: Variable | None, old: Va
     if value.type == "array":
         words = _fields(shell, value)
         shell.run.spend(len(words))
-        kept = before.words if before is not None and before.known else None
-        unknown = before is not None and not before.known
+        kept = before.words if before is not None and before.is_known else None
+        unknown = before is not None and not before.is_known
         place = shell.mapped.span(value.start_byte, value.end_byte)
         word = page.word(Field((Piece(None),), *place))
         return Variable(None, None if unknown else (*(kept or ()), *words)[:MOST_WORDS], word)
@@ -114,7 +114,7 @@ def _value(shell: Shell, node: Node, name: str, before: Variable | None, old: Va
         pieces = (*before.pieces, *field.pieces) if before.pieces is not None else None
         if pieces is not None and limited(pieces) is None:
             pieces = None
-        word = word._replace(value=None, written=None) if pieces is None else page.word(replace(field, pieces=pieces))
+        word = word._replace(value=None, literal=None) if pieces is None else page.word(replace(field, pieces=pieces))
     shell.run.spend(len(pieces or ()) // 3)
     if field.value is None and old is not None and old.text is not None and _keeps_default(shell, node):
         return old
@@ -135,7 +135,7 @@ def _record(run: Run, assignment: Assignment) -> None:
     """Record an assignment; its value is unknown if a later walk gives another."""
     known = run.assignments.get(assignment.place.start)
     if known is not None and known.word != assignment.word:
-        assignment = assignment._replace(word=assignment.word._replace(value=None, written=None))
+        assignment = assignment._replace(word=assignment.word._replace(value=None, literal=None))
     run.assignments[assignment.place.start] = assignment
 
 
@@ -158,7 +158,7 @@ def declaration(shell: Shell, node: Node) -> None:
             continue
         elif child.type in ("string", "concatenation") and exported:
             for field in shell.words.fields(child, run.state):
-                match = ASSIGNED.match(field.known)
+                match = ASSIGNED.match(field.known_prefix)
                 if match:
                     word = run.page.word(field.after(match.end(), run.page.text))
                     run.state.variables[match[1]] = Variable(_pieces(word), None, word, True)

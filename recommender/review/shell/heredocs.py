@@ -108,7 +108,7 @@ def _target(shell: Shell, node: Node, redirect: Node, fields: list[Field]) -> st
         target = child.child_by_field_name("destination")
         if target is not None and shell.words.raw(target) != "/dev/null":
             return shell.words.raw(target).strip("\"'")
-    names = [field.known for field in fields]
+    names = [field.known_prefix for field in fields]
     at = next((at for at, name in enumerate(names) if name.rpartition("/")[2] == "tee"), len(names))
     return next((name for name in names[at + 1 :] if not name.startswith("-")), "")
 
@@ -180,5 +180,5 @@ def is_quiet(name: str | None) -> bool:
 
 def quiet(run: Run, fields: list[Field], where: Where) -> None:
     """Note that a command was understood that starts nothing, unless it prints its words and they are kept."""
-    if fields and is_quiet(fields[0].value) and not (where.kept and program(fields[0]) in PRINTS):
+    if fields and is_quiet(fields[0].value) and not (where.output_may_run and program(fields[0]) in PRINTS):
         run.follow(fields)

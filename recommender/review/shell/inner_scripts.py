@@ -30,7 +30,7 @@ def walk(run: Run, mapped: Mapped, where: Where | None = None) -> list[ReadProbl
                 run.state.arguments, run.site = None, None
                 shell.call(name, None, Where())
         for name, (command, state) in list(run.aliases.items()) if where is None or not where.depth else ():
-            if name not in run.expanded and "lmdeploy" in command.known:
+            if name not in run.expanded and "lmdeploy" in command.known_prefix:
                 run.expanded.add(name)
                 run.state = state
                 read_nested(run, Unwrapped([], {}, nested=command), Where())

@@ -44,7 +44,7 @@ def source(run: Run, fields: list[Field], where: Where) -> None:
     run.spend(inner.steps - run.steps)
     for name, variable in list(inner.state.variables.items())[:MOST_VARIABLES]:
         if variable != run.state.variables.get(name):
-            run.state.variables[name] = _moved(variable, fields[0], Word(fields[0].known, None, place))
+            run.state.variables[name] = _moved(variable, fields[0], Word(fields[0].known_prefix, None, place))
 
 
 def run_script(run: Run, path: str, environment: Mapping[str, Word], container: Container | None, place: Span) -> bool:

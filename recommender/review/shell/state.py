@@ -53,12 +53,17 @@ class Where(NamedTuple):
     background: bool = False
     guarded: bool = False
     depth: int = 0
-    kept: bool = False
+    output_may_run: bool = False
     """Its output goes to a script or to a shell, so what it prints may be run."""
 
-    def deeper(self, background: bool = False, guarded: bool = False, kept: bool = False) -> Where:
+    def deeper(self, background: bool = False, guarded: bool = False, output_may_run: bool = False) -> Where:
         """Return the context one construct further in."""
-        return Where(self.background or background, self.guarded or guarded, self.depth + 1, self.kept or kept)
+        return Where(
+            self.background or background,
+            self.guarded or guarded,
+            self.depth + 1,
+            self.output_may_run or output_may_run,
+        )
 
 
 class TooMuch(Exception):
@@ -113,9 +118,9 @@ class Run:
     def contained(self, unwrapped: Unwrapped, place: Span) -> Container | None:
         """Return the container of a command; of docker exec, the one that was started under its name."""
         if unwrapped.container is not None:
-            self.containers[unwrapped.named] = unwrapped.container
+            self.containers[unwrapped.container_name] = unwrapped.container
             return unwrapped.container
-        entered = self.containers.get(unwrapped.named) if unwrapped.named else None
+        entered = self.containers.get(unwrapped.container_name) if unwrapped.container_name else None
         return entered._replace(place=place) if entered else None
 
     def spend(self, steps: int = 1) -> None:
@@ -191,7 +196,7 @@ def _same(first: Launch, second: Launch) -> bool:
     options = [[option.place for option in launch.options] for launch in (first, second)]
     if not options[0] or options[0][0].start >= first.place.start or options[0] != options[1]:
         return False
-    models = [launch.model.written if launch.model else None for launch in (first, second)]
+    models = [launch.model.literal if launch.model else None for launch in (first, second)]
     environments = [{name: word.value for name, word in launch.environment.items()} for launch in (first, second)]
     return models[0] == models[1] and environments[0] == environments[1]
 
@@ -201,6 +206,6 @@ def export(run: Run, environment: Mapping[str, Word]) -> None:
     for name, word in environment.items():
         known = run.state.variables.get(name)
         if known is None or known.word != word:
-            written = (word.written.start, word.written.end) if word.written else (-1, -1)
+            written = (word.literal.start, word.literal.end) if word.literal else (-1, -1)
             pieces = None if word.value is None else (Piece(word.value, *written),)
             run.state.variables[name] = Variable(pieces, None, word, True)

@@ -131,7 +131,7 @@ class Shell:
         body = node.child_by_field_name("body")
         if body is None or heredoc(self, node, body, where):
             return
-        where = where.deeper(kept=keeps(self, node.children))
+        where = where.deeper(output_may_run=keeps(self, node.children))
         if body.type != "command":
             self.statement(body, where)
             return
@@ -150,7 +150,7 @@ class Shell:
             last = child is parts[-1]
             kept = self._copy()
             runs = not last and keeps(self, parts[parts.index(child) + 1 :])
-            self.statement(child, where.deeper(guarded=not last and not self.run.pipefail, kept=runs))
+            self.statement(child, where.deeper(guarded=not last and not self.run.pipefail, output_may_run=runs))
             self.run.state = kept
 
     def _list(self, node: Node, where: Where) -> None:

@@ -230,7 +230,7 @@ class Words:
         index = state.get(match["variable"]) if match["variable"] else None
         key = index.text if index is not None else match["key"]
         for at, word in enumerate(variable.words):
-            keyed = KEY.match(word.known)
+            keyed = KEY.match(word.known_prefix)
             if word.many or key is None:
                 return None
             if keyed and keyed[1].strip("\"'") == key:
@@ -250,7 +250,7 @@ class Words:
         if variable and variable.pieces is not None and (variable.text != "" or not operator.startswith(":")):
             yield from (piece._replace(splits=not quoted) for piece in variable.pieces)
             return
-        if variable and not variable.known:
+        if variable and not variable.is_known:
             yield self._unknown(node, not quoted)
             return
         pieces = list(self._rest(node, rest, state, quoted, depth))

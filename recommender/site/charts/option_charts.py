@@ -55,7 +55,7 @@ class Panel:
         """Return the image sizes that it shows."""
         return IMAGES if self.by_image else IMAGES[:1]
 
-    def named(self, words: str, image: str) -> str:
+    def with_size(self, words: str, image: str) -> str:
         """Append the image size, if the plot has several."""
         return f"{words}, {image}" if image and self.by_image else words
 
@@ -65,7 +65,7 @@ class Panel:
 
     def caption(self, data: SiteData, point: Point) -> str:
         """Return the text of a dot."""
-        return f"{self.named(_label(data, point.value), point.image)}: {self.number(point.figure)}"
+        return f"{self.with_size(_label(data, point.value), point.image)}: {self.number(point.figure)}"
 
 
 def under_load(concurrency: int, name: str) -> Callable[[Series, records.SmokeRun, str], float]:
@@ -205,7 +205,7 @@ def _axis_end(value: float) -> float:
 
 
 def _label(data: SiteData, value: ChartValue) -> str:
-    if value.given:
+    if value.is_set:
         return value.text
     return f"{value.text} ({data.t('default')})" if value.text else data.t("not given")
 
@@ -217,7 +217,7 @@ def _table(data: SiteData, series: Series, shown: Sequence[tuple[Panel, list[Poi
         for image in panel.images
         if any(point.image == image for point in points)
     ]
-    head = [panel.named(data.t(panel.title), image) for panel, image, _ in columns]
+    head = [panel.with_size(data.t(panel.title), image) for panel, image, _ in columns]
     rows = (
         (
             markup.text(_label(data, value)),

@@ -26,10 +26,10 @@ COPIES = "copies"
 
 @dataclass(frozen=True)
 class ChartValue:
-    """A run's value of its series' option. ``given``: set on the command line, not the default."""
+    """A run's value of its series' option. ``is_set``: set on the command line, not the default."""
 
     text: str
-    given: bool
+    is_set: bool
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ def _series(data: SiteData, option: str, name: str) -> list[Series]:
         if run.outcome != "ok":
             continue
         settings = dict(_settings(run))
-        given = settings.pop(option, "")
-        value = ChartValue(given or _default(run.lmdeploy, option), bool(given))
+        value_text = settings.pop(option, "")
+        value = ChartValue(value_text or _default(run.lmdeploy, option), bool(value_text))
         group = _where(run), tuple(sorted(settings.items()))
         groups.setdefault(group, []).append((value, run))
     by_settings = [
@@ -131,14 +131,14 @@ def _eras(release: str) -> Mapping[str, records.Era]:
 
 def _ordered(runs: list[tuple[ChartValue, records.SmokeRun]]) -> tuple[tuple[ChartValue, records.SmokeRun], ...]:
     """Sort runs by value: numbers first, no value last; a value counts as given if any run gave it."""
-    given = {value.text for value, _ in runs if value.given}
+    set_values = {value.text for value, _ in runs if value.is_set}
 
     def place(entry: tuple[ChartValue, records.SmokeRun]) -> tuple[bool, bool, float, str, str]:
         value, run = entry
         number = _number(value.text)
         return not value.text, number is None, number or 0.0, value.text, run.id
 
-    values = [(ChartValue(value.text, True) if value.text in given else value, run) for value, run in runs]
+    values = [(ChartValue(value.text, True) if value.text in set_values else value, run) for value, run in runs]
     return tuple(sorted(values, key=place))
 
 

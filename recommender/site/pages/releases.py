@@ -105,8 +105,8 @@ def _any_two(data: SiteData, steps: Iterable[Diff]) -> Iterator[str]:
     )
     show, swap = (controls.button(kind, "", data.html(label)) for kind, label in (("show", "Show"), ("swap", "Swap")))
     parts = (
-        controls.choice("release-old", plain(data.t("Written for")), names, chosen=older),
-        controls.choice("release-new", plain(data.t("Target")), names, chosen=data.newest.id),
+        controls.choice("release-old", plain(data.t("Written for")), names, selected=older),
+        controls.choice("release-new", plain(data.t("Target")), names, selected=data.newest.id),
         f'<div class="group">{show} {swap}</div>',
     )
     command = data.html("As a command:")

@@ -26,10 +26,10 @@ class UnreadableAnswer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The schema of answers, None for free text; ``held`` if the engine enforces it."""
+    """The schema of answers, None for free text; ``enforced`` if the engine enforces it."""
 
     schema: Mapping[str, Any] | None
-    held: bool
+    enforced: bool
 
     @property
     def name(self) -> str:
@@ -48,7 +48,7 @@ class Form:
         """Return an answer's value; raise UnreadableAnswer if it has none."""
         if self.schema is None:
             return text.strip()
-        fenced = None if self.held else FENCED.match(text.strip())  # without enforcement, models like to fence JSON
+        fenced = None if self.enforced else FENCED.match(text.strip())  # without enforcement, models like to fence JSON
         unfenced = fenced[1] if fenced else text
         wrong = schema_error(unfenced, self.schema)
         if wrong:

@@ -69,7 +69,7 @@ class Question:
     def body(self, model: str, kind: str, data: bytes) -> dict[str, Any]:
         """Return the request for one image."""
         image = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-        schema = self.form.schema if self.form.held else None
+        schema = self.form.schema if self.form.enforced else None
         return chat_body(model, self.prompt, image, self.max_tiles, self.max_tokens, schema)
 
 

@@ -217,7 +217,7 @@ def _asked(compared: ScriptComparison) -> QuestionSet:
         labels=sum(picture.name in (compared.labels or {}) for picture in folder.pictures),
         prompt=question.prompt,
         schema=question.form.schema,
-        schema_held=question.form.held,
+        schema_held=question.form.enforced,
         in_flight=question.concurrency,
         max_tokens=question.max_tokens,
         temperature=0,

@@ -82,9 +82,9 @@ def pack(plan: ParsedPlan, results: sweep.Results, folder: Path) -> list[sweep.R
             results.add(line)
         lines += fresh
     launches = sweep.launches(plan, results)
-    mismatched = [launch.id for launch in launches if launch.id in runs_by_start and not results.done(launch)]
+    mismatched = [launch.id for launch in launches if launch.id in runs_by_start and not results.final_line(launch)]
     note = f"; ids used by runs that differ from the plan's: {', '.join(mismatched)}" if mismatched else ""
-    done = sum(bool(results.done(launch)) for launch in launches)
+    done = sum(bool(results.final_line(launch)) for launch in launches)
     click.echo(
         f"recommend campaign: {count(len(lines), 'record')} of {folder} added; "
         f"{done} of {len(launches)} starts are done{note}",
@@ -114,7 +114,7 @@ def _new_lines(
 ) -> Iterator[sweep.ResultLine]:
     """Yield a line for each open start with a matching record, the last if several."""
     for start in sweep.launches(plan, results):
-        if results.done(start):
+        if results.final_line(start):
             continue
         if fit := [record for record in runs_by_start.get(start.id, ()) if _matches(record[0], start)]:
             run, text = fit[-1]
@@ -132,7 +132,7 @@ def _matches(run: records.SmokeRun, start: PlannedRun) -> bool:
         setup = artefact.rebuild_setup(run, load())
     except artefact.UNUSABLE:
         return False
-    return artefact.identify_setup(setup, run.checkpoint, run.pinned) == start.meant
+    return artefact.identify_setup(setup, run.checkpoint, run.pinned) == start.identity
 
 
 def append_lines(out: IO[bytes], lines: Iterable[sweep.ResultLine]) -> None:

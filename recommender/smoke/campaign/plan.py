@@ -62,7 +62,7 @@ class PlannedRun:
     """One smoke run of a campaign; ``rung`` 0 is outside the sweep.
 
     ``what`` is the digest of the server's launch; ``picks`` are loads of the sweep in which it always survives;
-    ``meant``: see ``artefact.meant``.
+    ``identity``: see ``artefact.identify_setup``.
     """
 
     id: str
@@ -75,7 +75,7 @@ class PlannedRun:
     mps: bool
     what: str
     picks: tuple[str, ...] = ()
-    meant: tuple[str, ...] = ()
+    identity: tuple[str, ...] = ()
 
     @cached_property
     def digest(self) -> str:

@@ -187,7 +187,7 @@ def _plan_run(
         mps=start.mps,
         what=artefact.launch_sha256(recommendation.resolved),
         picks=tuple(start.pick.split()),
-        meant=launch.identify_setup(
+        identity=launch.identify_setup(
             recommendation, host.describe_random_weights(params["seed"]) if weights else "", pin
         ),
     )

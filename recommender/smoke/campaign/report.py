@@ -45,15 +45,15 @@ def wrap_rest(start: str, text: str) -> str:
     return "\n".join(lines)[len(start) :]
 
 
-def list_runs(plan: ParsedPlan, results: sweep.Results, chosen: Callable[[PlannedRun], bool]) -> str:
+def list_runs(plan: ParsedPlan, results: sweep.Results, condition: Callable[[PlannedRun], bool]) -> str:
     """Return what is done, what is next and how long the rest takes."""
-    planned = [launch for launch in sweep.launches(plan, results) if chosen(launch)]
+    planned = [launch for launch in sweep.launches(plan, results) if condition(launch)]
     clock = sweep.Clock(sweep.launches(plan, results), results)
-    todo = [launch for launch in planned if not results.done(launch)]
+    todo = [launch for launch in planned if not results.final_line(launch)]
     ahead = f"{len(todo)} to go, about {format_duration(sum(map(clock.expected, todo)))}"
     lines = [f"{plan.plan.id}: {count(len(planned), 'start')}, {len(planned) - len(todo)} done, {ahead}"]
     for launch in planned:
-        line = results.done(launch)
+        line = results.final_line(launch)
         if line:
             failure = describe_outcome(line.code)
             state, note = ("failed" if failure else "done"), f"{line.seconds:5.0f} s  {failure}"
@@ -66,7 +66,7 @@ def list_runs(plan: ParsedPlan, results: sweep.Results, chosen: Callable[[Planne
 def _later_rungs(plan: ParsedPlan, results: sweep.Results) -> Iterable[str]:
     planned = sweep.launches(plan, results)
     reached = max((launch.rung for launch in planned), default=0)
-    open_ = sum(1 for launch in planned if launch.rung == reached and not results.done(launch))
+    open_ = sum(1 for launch in planned if launch.rung == reached and not results.final_line(launch))
     for number, rung in enumerate(plan.rungs[reached:], reached + 1):
         waits = f"{count(open_, 'more start')} of rung {reached}" if number == reached + 1 else f"rung {number - 1}"
         times = f", {rung.times} times each" if rung.times > 1 else ""

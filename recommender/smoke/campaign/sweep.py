@@ -75,7 +75,7 @@ class Results:
         self.lines.append(line)
         self._by.setdefault((line.id, line.digest), []).append(line)
 
-    def done(self, launch: PlannedRun) -> ResultLine | None:
+    def final_line(self, launch: PlannedRun) -> ResultLine | None:
         """Return the line that settles a run, or None if it must run (again)."""
         cut = []
         for line in self._by.get((launch.id, launch.digest), ()):
@@ -158,7 +158,7 @@ def launches(plan: ParsedPlan, results: Results) -> list[PlannedRun]:
     planned = list(plan.launches)
     rung = [launch for launch in planned if launch.rung]
     for number, spec in enumerate(plan.rungs[1:], 2):
-        if not all(results.done(launch) for launch in rung):
+        if not all(results.final_line(launch) for launch in rung):
             break
         surviving = survivors(plan.rung_loads[number - 1], rung, results, spec.keep)
         by_start = {launch.start: launch for launch in plan.launches}
@@ -192,7 +192,7 @@ def scores(rung: Iterable[PlannedRun], results: Results, load: str) -> dict[str,
     by_start: dict[str, list[float]] = {}
     for launch in rung:
         if load in launch.loads:
-            by_start.setdefault(launch.start, []).append(score(results.done(launch), load))
+            by_start.setdefault(launch.start, []).append(score(results.final_line(launch), load))
     return {start: values if all(values) else [0.0] for start, values in by_start.items()}
 
 
@@ -262,7 +262,7 @@ def ranking(plan: ParsedPlan, results: Results, load: str) -> Ranking:
     failed: dict[str, None] = {}
     planned = [launch for launch in launches(plan, results) if launch.rung and load in launch.loads]
     for number in sorted({launch.rung for launch in planned}):
-        rung = [launch for launch in planned if launch.rung == number and results.done(launch)]
+        rung = [launch for launch in planned if launch.rung == number and results.final_line(launch)]
         for start, values in scores(rung, results, load).items():
             if all(values):
                 before, earlier = rows.get(start, (0, []))
@@ -277,7 +277,7 @@ def ranking(plan: ParsedPlan, results: Results, load: str) -> Ranking:
     failed |= dict.fromkeys(start for start, (_, values) in rows.items() if not all(values))
     middle = {start: statistics.median(values) for start, (_, values) in rows.items() if start not in failed}
     order = sorted(best_first(load, middle), key=lambda start: -rows[start][0])
-    short = {launch.start for launch in planned if _is_short(results.done(launch), load)}
+    short = {launch.start for launch in planned if _is_short(results.final_line(launch), load)}
     best = middle[order[0]] if order else 0.0
     ranked = []
     for start in order:
@@ -285,7 +285,7 @@ def ranking(plan: ParsedPlan, results: Results, load: str) -> Ranking:
         share = best / value if is_single(load) else value / best
         spread = (max(values) - min(values)) / value
         ranked.append(RankingRow(start, number, len(values), value, spread, share, start in short))
-    waiting = dict.fromkeys(launch.start for launch in planned if not results.done(launch))
+    waiting = dict.fromkeys(launch.start for launch in planned if not results.final_line(launch))
     return Ranking(load, "ms" if is_single(load) else "requests/s", tuple(ranked), tuple(failed), tuple(waiting))
 
 
@@ -307,11 +307,11 @@ def _repeat_scores(plan: ParsedPlan, results: Results, load: str, start: str, nu
         launch
         for launch in plan.launches
         if (launch.rung, launch.seconds) == (0, seconds)
-        and (launch.what, launch.meant, launch.copies, launch.mps)
-        == (original.what, original.meant, original.copies, original.mps)
+        and (launch.what, launch.identity, launch.copies, launch.mps)
+        == (original.what, original.identity, original.copies, original.mps)
         and load in launch.loads
     ]
-    return [score(line, load) for line in map(results.done, equal) if line]
+    return [score(line, load) for line in map(results.final_line, equal) if line]
 
 
 # --- time -----------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ class Clock:
     def __init__(self, planned: Iterable[PlannedRun], results: Results) -> None:
         before: dict[str, list[float]] = {}
         for launch in planned:
-            line = results.done(launch)
+            line = results.final_line(launch)
             if line and line.evidence:
                 before.setdefault(launch.start, []).append(line.seconds - self._loads(launch))
         self._before = {start: max(0.0, statistics.median(values)) for start, values in before.items()}

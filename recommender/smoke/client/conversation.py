@@ -66,7 +66,7 @@ class Drawn:
     ruler: Ruler = UNMEASURED
     replay: tuple[Replayed, ...] = ()
 
-    def wanted(self) -> tuple[int, int]:
+    def input_range(self) -> tuple[int, int]:
         """Return the fewest and the most input tokens of any request."""
         first = (prompt_in_turn(prompt, output, 0, self.prefix, self.max_context) for prompt, output in self.pairs)
         last = (

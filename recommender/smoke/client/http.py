@@ -138,8 +138,8 @@ class Client:
             parts.append({"type": "image_url", "image_url": url})
         return parts
 
-    async def send(self, url: str, body: bytes, stream: bool, heard: Callable[[], None]) -> Reply:
-        """Send a request and read its answer; call ``heard`` at the first bytes."""
+    async def send(self, url: str, body: bytes, stream: bool, on_data: Callable[[], None]) -> Reply:
+        """Send a request and read its answer; call ``on_data`` at the first bytes."""
         import aiohttp
 
         begun, first, text = time.perf_counter(), 0.0, ""
@@ -150,10 +150,10 @@ class Client:
                 allow_redirects=False,
             ) as response:
                 if stream and response.status == 200:
-                    first, text, events = await _read_events(response.content, heard, self._repeats)
+                    first, text, events = await _read_events(response.content, on_data, self._repeats)
                 else:
                     events = [await response.read(), END]
-                    heard()
+                    on_data()
         except TimeoutError:
             raise BadCompletion("requests-hang", f"no answer within {self._target.timeout_s:g} s") from None
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError) as error:
@@ -167,7 +167,7 @@ class Client:
 
 
 async def _read_events(
-    content: aiohttp.StreamReader, heard: Callable[[], None], whole: bool
+    content: aiohttp.StreamReader, on_data: Callable[[], None], whole: bool
 ) -> tuple[float, str, list[bytes]]:
     """Return the time of a stream's first text, its text if ``whole``, and its last events."""
     first_event = first_text = 0.0
@@ -179,7 +179,7 @@ async def _read_events(
         last.append(event)
         if not first_event:
             first_event = time.perf_counter()
-            heard()
+            on_data()
         # After the first text only the last events matter, unless the text is said again.
         if (whole or not first_text) and event != END:
             text = "".join(map(choice_text, parse_body(event)["choices"]))

@@ -148,11 +148,11 @@ class _Load:
         begun = time.perf_counter()
         self.first = begun if self.first is None else self.first
 
-        def heard() -> None:
+        def note_data() -> None:
             self.heard[which] = time.perf_counter()
 
         try:
-            reply = await self.client.send(self.target.urls[which], body, stream, heard)
+            reply = await self.client.send(self.target.urls[which], body, stream, note_data)
             self.add_success(reply, stream)
             if talk:
                 talk.hear(reply.input_tokens, reply.output_tokens, reply.text)

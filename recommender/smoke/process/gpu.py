@@ -46,7 +46,7 @@ class Gpus:
             )
         self._handles = [self._nvml.nvmlDeviceGetHandleByIndex(index) for index in indices]
 
-    def used(self) -> int:
+    def used_mib(self) -> int:
         """Return the memory in use on the fullest GPU, in MiB."""
         return int(max(round(self._nvml.nvmlDeviceGetMemoryInfo(handle).used / MIB) for handle in self._handles))
 
@@ -108,18 +108,18 @@ class MemoryWatch:
     def reset(self) -> None:
         """Restart the peak and the CPU time."""
         with self._lock:
-            self._peak = self._cards.used()
+            self._peak = self._cards.used_mib()
             self._cpu = cpu_times()
 
     def peak(self) -> int:
         """Return the highest memory use since the last reset, in MiB."""
         with self._lock:
-            self._peak = max(self._peak, self._cards.used())
+            self._peak = max(self._peak, self._cards.used_mib())
             return self._peak
 
     def now(self) -> int:
         """Return the memory in use, in MiB."""
-        return self._cards.used()
+        return self._cards.used_mib()
 
     def host_cpu_percent(self) -> float:
         """Return the host's CPU use since the last reset, over all cores."""
@@ -133,7 +133,7 @@ class MemoryWatch:
 
     def _run(self) -> None:
         while not self._end.wait(PERIOD_S):
-            used = self._cards.used()
+            used = self._cards.used_mib()
             with self._lock:
                 self._peak = max(self._peak, used)
 
@@ -148,7 +148,7 @@ def cpu_times() -> tuple[int, int]:
 def wait_for_memory(cards: Gpus, idle_mib: int, seconds: float = 20.0, slack_mib: int = 300) -> bool:
     """Wait until GPU memory is back at its idle level; return whether it is."""
     end = time.monotonic() + seconds
-    while cards.used() > idle_mib + slack_mib:
+    while cards.used_mib() > idle_mib + slack_mib:
         if time.monotonic() > end:
             return False
         time.sleep(0.1)

@@ -15,7 +15,7 @@ from recommender.common.parse import parse_yaml
 from recommender.common.pattern import pattern
 from recommender.common.user_file import Unreadable
 from recommender.review.readers import manifest
-from recommender.review.readers.helm.values import UNKNOWN, evaluate, written
+from recommender.review.readers.helm.values import UNKNOWN, evaluate, printed
 from recommender.review.script.model import ReadProblem, Script, Span
 from recommender.review.script.relocation import relocate
 from recommender.review.script.sibling_files import STDIN, read_in
@@ -199,7 +199,7 @@ def _range(text: str, node: _Node, rest: str, scope: dict[str, Any], output: _Ou
 
 def _value(text: str, node: _Node, scope: dict[str, Any], output: _Output) -> None:
     """Write a value; an unknown one is a word that nothing sets, or nothing where it has a line of its own."""
-    shown = written(evaluate(node.code or "", scope))
+    shown = printed(evaluate(node.code or "", scope))
     if shown is None:
         alone = text[: node.start].rpartition("\n")[2].strip() == text[node.end :].partition("\n")[0].strip() == ""
         name = NAME.search(node.code or "")

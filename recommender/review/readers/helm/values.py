@@ -37,7 +37,7 @@ def evaluate(text: str, scope: Scope) -> Any:
         return UNKNOWN
 
 
-def written(value: Any) -> str | None:
+def printed(value: Any) -> str | None:
     """Return a value as a template prints it; None if it is unknown or no single one."""
     if value is UNKNOWN or isinstance(value, dict | list):
         return None
@@ -140,16 +140,16 @@ def _indented(args: Sequence[Any], before: str = "") -> str:
 def _printed(args: Sequence[Any]) -> str:
     values = iter(args[1:])
 
-    def shown(verb: str) -> str:
+    def format_verb(verb: str) -> str:
         if verb == "%%":
             return "%"
-        return _quoted([next(values)]) if verb == "%q" else written(next(values)) or ""
+        return _quoted([next(values)]) if verb == "%q" else printed(next(values)) or ""
 
-    return VERB.sub(lambda match: shown(match[0]), str(args[0]))
+    return VERB.sub(lambda match: format_verb(match[0]), str(args[0]))
 
 
 def _quoted(args: Sequence[Any]) -> str:
-    text = (written(args[0]) or "").replace("\\", "\\\\").replace('"', '\\"')
+    text = (printed(args[0]) or "").replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'
 
 
@@ -157,8 +157,8 @@ FUNCTIONS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "default": _default,
     "coalesce": lambda args: next((value for value in args if value), None),
     "quote": _quoted,
-    "squote": lambda args: f"'{written(args[0])}'",
-    "toString": lambda args: written(args[0]),
+    "squote": lambda args: f"'{printed(args[0])}'",
+    "toString": lambda args: printed(args[0]),
     "int": lambda args: int(args[0] or 0),
     "int64": lambda args: int(args[0] or 0),
     "toYaml": _dumped,

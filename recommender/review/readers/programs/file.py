@@ -95,7 +95,7 @@ class _ProgramReader:
             word = Word(match[group], match[group], place, place)
             before = found.setdefault(match["name"], word)
             if before.value != word.value:
-                found[match["name"]] = word._replace(value=None, written=None)
+                found[match["name"]] = word._replace(value=None, literal=None)
         return found
 
     # --- lists in variables
@@ -259,7 +259,7 @@ class _ProgramReader:
         if fields and fields[0].value == "serve":
             at = fields[0].start
             fields = [Field((Piece(PROGRAM, at, at),), at, at), *fields]
-        if any(" " in word.known and LAUNCH.search(word.known) for word in fields):
+        if any(" " in word.known_prefix and LAUNCH.search(word.known_prefix) for word in fields):
             fields = [part for word in fields for part in parts_of(word)]  # parts of one text
         start(self.run, list(fields), dict(self.environment))
 

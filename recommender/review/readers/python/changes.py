@@ -143,7 +143,7 @@ def dotted(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def named(name: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+def named_value(name: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     """Yield a value with its name, if that is a string."""
     if isinstance(name, ast.Constant) and isinstance(name.value, str):
         yield name.value, value
@@ -196,7 +196,7 @@ def _parts(node: ast.expr) -> Iterator[tuple[str | None, ast.expr]]:
     """Yield the named values of a dictionary; the dictionaries that it copies have no name."""
     if isinstance(node, ast.Dict):
         for name, value in zip(node.keys, node.values, strict=True):
-            yield from [(None, value)] if name is None else named(name, value)
+            yield from [(None, value)] if name is None else named_value(name, value)
     elif isinstance(node, ast.Call) and last_name(node.func) in ("dict", "copy", "deepcopy"):
         whose = [node.func.value] if isinstance(node.func, ast.Attribute) and not node.args else node.args
         yield from ((None, each) for each in whose[:1])

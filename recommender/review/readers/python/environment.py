@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from recommender.review.readers.python.branches import runs_with
-from recommender.review.readers.python.changes import dictionary, named
+from recommender.review.readers.python.changes import dictionary, named_value
 from recommender.review.readers.python.lists import ends_before, in_loop
 from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.values import Values
@@ -53,7 +53,7 @@ class Environment:
             if name in found and default:
                 continue
             if name in found and found[name].value != word.value and not (node is not None and self._leads(by, node)):
-                word = word._replace(value=None, written=None)
+                word = word._replace(value=None, literal=None)
             found[name] = word
         return found
 
@@ -98,13 +98,13 @@ def _set_variables(node: ast.AST) -> Iterator[tuple[str, ast.expr, bool]]:
         case ast.Assign(targets, value):
             for target in targets:
                 if isinstance(target, ast.Subscript) and last_name(target.value) == "environ":
-                    yield from ((*pair, False) for pair in named(target.slice, value))
+                    yield from ((*pair, False) for pair in named_value(target.slice, value))
         case ast.AugAssign(ast.Name("environ") | ast.Attribute(_, "environ"), ast.BitOr(), value):
             yield from ((*pair, False) for pair in dictionary(value))
         case ast.Call(ast.Attribute(whose, what), arguments, keywords):
             environ, pair = last_name(whose) == "environ", len(arguments) == 2
             if pair and ((environ and what == "setdefault") or (last_name(whose) == "os" and what == "putenv")):
-                yield from ((*each, what == "setdefault") for each in named(arguments[0], arguments[1]))
+                yield from ((*each, what == "setdefault") for each in named_value(arguments[0], arguments[1]))
             elif environ and what == "update":
                 yield from ((*each, False) for argument in arguments[:1] for each in dictionary(argument))
                 yield from ((each.arg, each.value, False) for each in keywords if each.arg)

@@ -64,7 +64,7 @@ def read(script: Script) -> Script:
         script,
         launches=tuple(launch for launch in started if launch.starts != "tool"),
         tools=tuple(launch for launch in started if launch.starts == "tool"),
-        followed=(*file.values.followed, *file.processes.shown()),
+        followed=(*file.values.followed, *file.processes.inert_ranges()),
         comments=_comments(page, code),
         assignments=file.environment.late(),
     )

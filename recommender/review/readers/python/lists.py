@@ -26,13 +26,15 @@ MOST_STATEMENTS = 200
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
-def named(values: Values, node: ast.Name | ast.Attribute, depth: int, base: ast.expr | None) -> list[Field] | None:
+def list_by_name(
+    values: Values, node: ast.Name | ast.Attribute, depth: int, base: ast.expr | None
+) -> list[Field] | None:
     """Return the words of a list by its name or attribute, with those that are added to it; None if it is no list.
 
     ``base`` is the list as it is made, where that is known.
     """
     scopes = values.scopes
-    base = base or made(scopes, node) or of_branch(scopes, node)
+    base = base or initial_value(scopes, node) or of_branch(scopes, node)
     if isinstance(base, ast.Name | ast.Attribute) and isinstance(whole := shared.root(scopes, base), ast.expr):
         base = whole
     words = values.command(base, depth + 1) if base is not None else None
@@ -104,7 +106,7 @@ def text(values: Values, node: ast.expr, depth: int) -> list[Piece] | None:
     """Return a text by its name or attribute, with what is added to it; None for anything else."""
     if not isinstance(node, ast.Name | ast.Attribute) or key_of(node) not in values.scopes.growth:
         return None
-    base = made(values.scopes, node)
+    base = initial_value(values.scopes, node)
     grown = list(additions(values.scopes, node, base, False)) if base is not None else []
     if base is None or not grown or not values.is_text(base):
         return None
@@ -116,7 +118,7 @@ def text(values: Values, node: ast.expr, depth: int) -> list[Piece] | None:
     return pieces
 
 
-def made(scopes: Scopes, node: ast.Name | ast.Attribute) -> ast.expr | None:
+def initial_value(scopes: Scopes, node: ast.Name | ast.Attribute) -> ast.expr | None:
     """Return the expression that a name, or an attribute of ``self``, is set to."""
     if isinstance(node, ast.Name):
         return scopes.find(node)
@@ -128,7 +130,7 @@ def is_grown(scopes: Scopes, node: ast.expr) -> bool:
     """Return whether something is added to what a name or attribute stands for."""
     if not isinstance(node, ast.Name | ast.Attribute) or key_of(node) not in scopes.growth:
         return False
-    grown = additions(scopes, node, made(scopes, node), passed=False)
+    grown = additions(scopes, node, initial_value(scopes, node), passed=False)
     return len(scopes.growth[key_of(node)]) > MOST_STATEMENTS or any(_adds(each.value, scopes) for each in grown)
 
 

@@ -85,7 +85,7 @@ class Processes:
             yield from self._process(node)
         scopes.site = None
 
-    def shown(self) -> Iterator[tuple[int, int]]:
+    def inert_ranges(self) -> Iterator[tuple[int, int]]:
         """Yield the ranges that start nothing: docstrings, arguments of calls that print, imports of other names."""
         for node in self.values.nodes:
             if (
@@ -98,7 +98,7 @@ class Processes:
     def _built(self) -> Iterator[Launch]:
         """Yield the servers of command lists and texts that no call in the file was seen to run."""
         mentions = [match.start() for match in LAUNCH.finditer(self.page.text)]
-        mentions = list(_outside(mentions, [*self.values.followed, *self.shown()]))[:MOST_BUILT]
+        mentions = list(_outside(mentions, [*self.values.followed, *self.inert_ranges()]))[:MOST_BUILT]
         for node in self.values.nodes if mentions else ():
             if not isinstance(node, ast.List | ast.Tuple | ast.Constant | ast.JoinedStr):
                 continue
@@ -123,10 +123,12 @@ class Processes:
             yield from self._process_launches(words or self.values.command(node) or [], None)
             return
         field = self.values.field(node)
-        if COMMAND.match(field.known):
-            words = list(takewhile(lambda word: not SHELL_SIGNS.search(word.known), self.values.text(node)))
+        if COMMAND.match(field.known_prefix):
+            words = list(takewhile(lambda word: not SHELL_SIGNS.search(word.known_prefix), self.values.text(node)))
             yield from self._process_launches(words, None)
-        elif "\n" in field.known and (text := script_text(self.page, field)) is not None:  # a script to be written
+        elif (
+            "\n" in field.known_prefix and (text := script_text(self.page, field)) is not None
+        ):  # a script to be written
             yield from self._mapped(text, {})
             self._follow([field])
 
@@ -159,7 +161,7 @@ class Processes:
         if (text := script_text(self.page, whole)) is not None:
             yield from self._mapped(text, self.environment.at(node))
             return
-        words = takewhile(lambda word: not SHELL_SIGNS.search(word.known), self.values.text(first))
+        words = takewhile(lambda word: not SHELL_SIGNS.search(word.known_prefix), self.values.text(first))
         yield from self._process_launches(list(words), node)
 
     def _mapped(self, text: Mapped, environment: Mapping[str, Word], image: Word | None = None) -> Iterator[Launch]:
@@ -182,7 +184,7 @@ class Processes:
         for name, value, always in self._added(expression) if isinstance(expression, ast.Name) else ():
             word = self.page.word(self.values.field(value))
             sure = always and words.get(name, word).value == word.value
-            words[name] = word if sure else word._replace(value=None, written=None)
+            words[name] = word if sure else word._replace(value=None, literal=None)
         return words
 
     def _added(self, variable: ast.Name) -> Iterator[tuple[str, ast.expr, bool]]:

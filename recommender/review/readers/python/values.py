@@ -254,7 +254,7 @@ class Values:
         if depth > 6 or self.words_left < 0:
             return None
         if isinstance(node, ast.Name | ast.Attribute):
-            return lists.named(self, node, depth, base)
+            return lists.list_by_name(self, node, depth, base)
         if isinstance(node, ast.List | ast.Tuple):
             self.followed.append(self.span(node))
             return [field for item in node.elts for field in self.item(item, depth)]

@@ -57,5 +57,5 @@ def _given(case: Case) -> tuple[int, Span] | None:
     word, container = case.launch.environment.get(VARIABLE), case.launch.container
     count = visible(word)
     if word is not None and count is not None:
-        return count, word.written or word.place
+        return count, word.literal or word.place
     return (container.gpus, container.place) if word is None and container and container.gpus else None

@@ -27,7 +27,7 @@ from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 def rule(case: Case) -> Diagnostics:
     if not checks.server(case) or checks.engine(case) != checks.PYTORCH:
         return
-    fell = checks.wanted(case) != checks.PYTORCH
+    fell = checks.wanted_engine(case) != checks.PYTORCH
     for option, flag in checks.options(case):
         era = checks.era(case, flag)
         if era is None or set(era.read_by) != {checks.TURBOMIND} or checks.at_default(case, flag.id):

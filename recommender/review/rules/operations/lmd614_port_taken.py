@@ -97,5 +97,5 @@ def _published(launches: Sequence[Launch]) -> Diagnostics:
             else:
                 continue
             yield Diagnostic(
-                word.written or word.place, message, "The second container does not start; give each its own port."
+                word.literal or word.place, message, "The second container does not start; give each its own port."
             )

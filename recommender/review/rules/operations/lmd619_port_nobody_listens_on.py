@@ -51,7 +51,7 @@ def rule(case: Case) -> Diagnostics:
             continue
         number, word = next(iter(ports.items()))
         yield Diagnostic(
-            word.written or word.place,
+            word.literal or word.place,
             f"Port {number} of the container is {what}, but the server listens on {port}.",
             "Nothing answers there; set --server-port, or use the server's port.",
             severity="warning" if what == "named" else None,

@@ -35,7 +35,7 @@ def rule(case: Case) -> Diagnostics:
     for word in container.published:
         if word.value and EVERYWHERE.fullmatch(word.value):
             yield Diagnostic(
-                word.written or word.place,
+                word.literal or word.place,
                 f"{word.value} is published on every address of the host, and the server has no API keys.",
                 "Anyone who reaches the host can use it; publish on 127.0.0.1 and add an authenticating proxy.",
             )

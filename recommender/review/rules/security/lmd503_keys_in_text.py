@@ -48,7 +48,7 @@ def rule(script: Script) -> Diagnostics:
     for launch in script.launches:
         option = surroundings.option(launch, "--api-keys")
         for word in option.values if option else ():
-            where = word.written
+            where = word.literal
             if where is None or word.value is None or where.start in seen:
                 continue
             if len(word.value) >= SHORTEST and not PLACEHOLDER.search(word.value):

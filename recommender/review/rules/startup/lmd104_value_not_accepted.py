@@ -77,7 +77,7 @@ def _judged(case: Case, option: GivenOption, word: Word, era: records.Era) -> Di
     refusal = option_values.refuse(era, value)
     if refusal is None or refusal.by != "parser":
         return None
-    place = word.written or word.place
+    place = word.literal or word.place
     if PLACEHOLDER.search(value):
         return Diagnostic(
             place,

@@ -124,7 +124,7 @@ def _capture_sizes(case: Case) -> Diagnostics:
     for word in setting.option.values:
         if int(word.value or "1") < 1:
             message = f"{setting.option.name} {word.value} is out of range; use whole numbers of at least 1."
-            yield Diagnostic(word.written or word.place, message, why, sources=source)
+            yield Diagnostic(word.literal or word.place, message, why, sources=source)
             return
     if sizes and isinstance(batch, int) and min(map(int, sizes)) > batch > 0:
         message = f"{setting.option.name} has no size up to {checks.spelled(case, 'max-batch-size')} {batch}."

@@ -56,7 +56,7 @@ def _hidden(case: Case) -> Diagnostics:
     seen = list(takewhile(lambda text: int(text) < gpus, listed))  # CUDA ignores what is behind
     if len(seen) < (case.number("tp") or 1) <= len(listed):
         yield Diagnostic(
-            word.written or word.place,
+            word.literal or word.place,
             f"CUDA_VISIBLE_DEVICES={shorten(word.value or '')} names a GPU that the container does not have: its"
             f" {gpus} are numbered from 0.",
             "A container numbers its GPUs anew; startup fails if the server sees fewer than it needs.",
@@ -68,7 +68,7 @@ def _all_hidden(case: Case) -> Diagnostics:
     word = case.launch.environment.get("CUDA_VISIBLE_DEVICES")
     if word is None or word.value is None or word.value.partition(",")[0].strip() not in ("", "-1"):
         return
-    place = word.written or word.place
+    place = word.literal or word.place
     yield Diagnostic(
         place if place.end > place.start else case.launch.place,
         f"CUDA_VISIBLE_DEVICES={shorten(word.value)} hides every GPU from the server.",

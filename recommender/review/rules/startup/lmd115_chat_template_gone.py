@@ -89,7 +89,7 @@ def _registered(case: Case) -> Diagnostics:
         own = checks.is_file(word.value) or "register_module" in case.script.text
         if word.value in OLD - LEFT or not (own or word.value in LEFT | NEWER):
             yield Diagnostic(
-                word.written or word.place,
+                word.literal or word.place,
                 f"{option.name} {shorten(word.value)}: no such template in {checks.release(case)}.",
                 "A pipeline only warns and sends the prompts without a template; leave chat_template_config out.",
                 severity="warning",

@@ -34,7 +34,7 @@ OTHER = "internvl-hf-release"
     sources=("constraints/turbomind-serves-model", "threads/falls-back-to-pytorch", "flags/backend"),
 )
 def rule(case: Case) -> Diagnostics:
-    if checks.wanted(case) != checks.TURBOMIND or checks.serves(case, checks.TURBOMIND) is not False:
+    if checks.wanted_engine(case) != checks.TURBOMIND or checks.serves(case, checks.TURBOMIND) is not False:
         return
     if not checks.is_served(case):  # LMD121 reports it
         return

@@ -55,7 +55,7 @@ _layout = constraint_rule(
     "error",
     ("internvl-hf-release",),
     at=MODEL,
-    when=lambda case: checks.wanted(case) == checks.TURBOMIND,
+    when=lambda case: checks.wanted_engine(case) == checks.TURBOMIND,
     assume=lambda _: {"config.backend": checks.TURBOMIND},
 )
 

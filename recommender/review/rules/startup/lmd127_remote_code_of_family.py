@@ -63,7 +63,7 @@ def _check(case: Case) -> Diagnostics:
     configured = _configured(case, word.value)
     if configured:
         yield Diagnostic(
-            word.written or word.place,
+            word.literal or word.place,
             f"{configured} configured by code; {checks.release(case)} does not run it by default.",
             f"If config.json has an auto_map, loading fails without {SWITCH}; read that code first.",
         )

@@ -84,7 +84,7 @@ def _option(case: Case, command: str, option: GivenOption, options: Mapping[str,
         if word.value is not None and not _is_accepted(word.value, accepted):
             wanted = ", ".join(accepted.choices) or {"int": "a whole number", "float": "a number"}[accepted.type]
             yield Diagnostic(
-                word.written or word.place,
+                word.literal or word.place,
                 f"{option.name} of lmdeploy {command} accepts {wanted} in {checks.release(case)}, not"
                 f" {shorten(word.value)}.",
                 STOPS,

@@ -63,7 +63,7 @@ def rule(case: Case) -> Diagnostics:
         if sizes is not None:
             yield from _on_turbomind(case, sizes)
         yield from _over_hosts(case)
-    elif sizes is not None and (checks.wanted(case) == engine == checks.PYTORCH or checks.falls_back(case)):
+    elif sizes is not None and (checks.wanted_engine(case) == engine == checks.PYTORCH or checks.falls_back(case)):
         yield from _on_pytorch(case, sizes)
 
 
