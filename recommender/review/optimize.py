@@ -141,33 +141,25 @@ def _of_launch(case: Case) -> tuple[list[ValueChange], str, list[str]]:
         check_context(case.resolved)
     except RequestError as error:
         return [], str(error), []
-    explanations = _recommended(case.twin or case)
-    if explanations is None:
+    choices = _recommended(case.twin or case)
+    if choices is None:
         return [], "no configuration fits; recommend shows the nearest change", []
-    wanted = [
-        explanation
-        for explanation in explanations
-        if _is_decided_here(case, explanation) and not _holds_session(case, explanation)
-    ]
-    new = {explanation.option: list(_change(case, explanation)) for explanation in wanted}
-    blocked = [explanation for explanation in wanted if not new[explanation.option] and _is_missing(case, explanation)]
-    flags = [explanation for explanation in blocked if explanation.kind == "flag"]
+    wanted = [setting for setting in choices if _is_decided_here(case, setting) and not _holds_session(case, setting)]
+    new = {setting.option: list(_change(case, setting)) for setting in wanted}
+    blocked = [setting for setting in wanted if not new[setting.option] and _is_missing(case, setting)]
+    flags = [setting for setting in blocked if setting.kind == "flag"]
     if flags:
         missing = ", ".join(spelled(case, flag.option, flag.value, flag.switch) for flag in flags)
         return [], f"these cannot be added here, so add them by hand: {missing}", []
-    shared = next(
-        (change for name, made in new.items() for change in made if _is_shared(case, name, change, new)), None
-    )
+    shared = next((edit for name, edits in new.items() for edit in edits if _is_shared(case, name, edit, new)), None)
     if shared is not None:
         return [], f"{shared.description}: the same literal sets another value too", []
-    apart = [(change, _apart(case, name, change)) for name, made in new.items() for change in made]
+    apart = [(change, _apart(case, name, change)) for name, edits in new.items() for change in edits]
     read = next((change for change, own in apart if own is None), None)
     if read is not None:
         return [], f"{read.description}: another program reads the same literal", []
-    by_hand = [
-        f"{explanation.name}={explanation.value}: add it by hand: {_reason(explanation)}" for explanation in blocked
-    ]
-    return [own for _, own in apart if own], "", [*by_hand, *_kept_share(case, explanations)]
+    by_hand = [f"{setting.name}={setting.value}: add it by hand: {_reason(setting)}" for setting in blocked]
+    return [own for _, own in apart if own], "", [*by_hand, *_kept_share(case, choices)]
 
 
 def _apart(case: Case, name: str, change: ValueChange) -> ValueChange | None:
