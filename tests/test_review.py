@@ -655,7 +655,7 @@ def test_a_defect_of_the_reader_is_told(call: Called, monkeypatch: pytest.Monkey
     """The other files are still reviewed."""
     from recommender.review.readers import detect_kind
 
-    def read(path: str, text: str, named: bool = True) -> Script:
+    def read(path: str, text: str, explicit: bool = True) -> Script:
         if path == "odd.sh":
             raise RecursionError("deep")
         return read_bash(path, text)

@@ -8,7 +8,7 @@ from scripts import given_options
 
 from recommender.review.engine import review
 from recommender.review.readers.detect_kind import read
-from recommender.review.readers.helm.values import UNKNOWN, evaluate, written
+from recommender.review.readers.helm.values import UNKNOWN, evaluate, printed
 from recommender.review.script.model import Script
 
 VALUES: dict[str, Any] = {"a": {"b": "x"}, "n": 3, "on": True, "off": False, "list": ["p", "q"], "empty": ""}
@@ -40,7 +40,7 @@ EXPRESSIONS = [
 def test_an_expression(expression: str, text: str | None) -> None:
     """None: the values do not determine it."""
     value = evaluate(expression, SCOPE if "Files" not in expression else {"": UNKNOWN})
-    assert written(value) == text
+    assert printed(value) == text
 
 
 def chart(folder: Path, template: str, values: str) -> str:

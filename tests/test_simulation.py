@@ -302,7 +302,7 @@ class NaiveShared(NaiveTurns):
         """Work one pass."""
         began, running, self.held_up = self.now, len(self.running), True
         super().work()
-        share = min(self.place.literal * running / (self.now - began), alternating.MOST_HELD)
+        share = min(self.place.lock_per_token * running / (self.now - began), alternating.MOST_HELD)
         self.pass_time(began, self.now, 1 - share * self.held_up)
 
 

@@ -459,7 +459,7 @@ def test_a_folder_opens_with_the_file_that_starts_it(asking: Visit) -> None:
     page.locator("#tab-compose").click()
     asking.wait(ANSWERED, "compose")
     names = page.locator("#files button").all_inner_texts()
-    assert (names[0], names[-1]) == ("compose.yaml", ".literal.sha256")
+    assert (names[0], names[-1]) == ("compose.yaml", ".written.sha256")
     assert page.locator("#download").get_attribute("download") == "compose.yaml"
     for form, first in (("k8s", "kustomization.yaml"), ("systemd", "lmdeploy.target")):
         page.locator(f"#tab-{form}").click()

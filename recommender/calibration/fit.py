@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 WEIGHTS = {"latency": 1.0, "rps": 1.0, "ttft": 0.3, "token": 0.3, "p99": 0.3, "memory": 1.0}
 """Weight of an error of each figure."""
 MIDDLE = 1.5
-"""Between a coefficient's ends, 1 and 2, on a logarithmic scale."""
+"""The middle of a coefficient's range, whose ends are 1 and 2 on a logarithmic scale."""
 PULL = 0.05
 """Pull towards the middle of a coefficient's ends; it decides only where no run does."""
 SOFT = 0.1
@@ -41,7 +41,7 @@ SIMULATED_STEP = 0.08
 """The same where loads are simulated: figures jump where a request just misses a pass."""
 DIGITS = 4
 SURELY = 1 + 1e-9
-"""A sum of costs is larger than a limit, however its parts are rounded, if it is so much larger."""
+"""Factor over a limit above which rounding cannot be the reason that a sum of costs exceeds it."""
 CHECKED_STEPS = (2 * STEP, -2 * STEP)
 """Steps of one coefficient that are tried at the end of a fit, and by a check."""
 
@@ -275,7 +275,7 @@ def _improvements(stage: Stage, values: Mapping[str, float]) -> Iterator[tuple[s
     for number, name in enumerate(stage.ends):
         for step in CHECKED_STEPS:
             moved = [*places[:number], min(max(places[number] + step, 1.0), 2.0), *places[number + 1 :]]
-            value = _round(stage.values(moved))[name]  # what is kept: a simulation's figures may jump between the two
+            value = _round(stage.values(moved))[name]  # as it will be stored: a simulation may jump between both
             if stage.costs_less(stage.places({**values, name: value}), values, least, order):
                 yield name, value
 

@@ -180,7 +180,7 @@ def predict(observation: Observation, values: Values) -> dict[str, float]:
 
 
 def is_simulated(observation: Observation) -> bool:
-    """Return whether predictions simulate the load; the memory of a start is none."""
+    """Return whether predictions simulate the load; an observation of memory at startup has no load."""
     concurrency = observation.concurrency
     return bool(concurrency) and load_profile.is_simulated(observation.resolved, observation.config, concurrency)
 

@@ -32,7 +32,7 @@ def residuals(errors: Sequence[HeldOutError]) -> list[records.Residuals]:
 
 def _residuals(name: str, errors: Sequence[HeldOutError]) -> records.Residuals:
     by_workload = [(abs(error.error), weight) for error, weight in _weights(errors) if error.kind == "workload"]
-    # Ranges are of unseen models and configurations: those errors are of the same observations.
+    # Ranges describe unseen models and configurations; errors by workload repeat the same observations.
     errors = [error for error in errors if error.kind != "workload"]
     weights = _weights(errors)
     shares = _sums(weights)

@@ -124,9 +124,9 @@ def default_budget(resolved: ResolvedRequest) -> int:
 
 EXPERTS_BUDGET = 16_384
 PROMPTS_PER_ANSWER = 32
-"""Prompt tokens for each token of an answer from which a server does little but prefill."""
+"""Prompt tokens per output token from which a server mostly prefills."""
 FULL_PASSES = 16
-"""Passes that the prompts in flight fill."""
+"""Full passes of concurrent prompts from which the larger budget pays."""
 
 
 def usual_budget(resolved: ResolvedRequest) -> int:
@@ -232,7 +232,7 @@ def _with_cache(resolved: ResolvedRequest, config: Configuration, needed_tokens:
 
 
 REPEATED = 0.05
-"""Share of the input that earlier requests had, above which a prefix cache is worth its work."""
+"""Share of repeated input from which a prefix cache is worth its work."""
 
 
 def _repeats(resolved: ResolvedRequest) -> bool:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 SLOW = 1.25
 WORTH_LEAVING = 1.1
-"""Predicted gain from which a default is left: the range of dense models on measured cards is a tenth."""
+"""Predicted gain needed to leave a default: predictions for dense models on measured GPUs have a range of a tenth."""
 
 
 def pick(passed: Iterable[Candidate], goal: str, usual: int = 0) -> Candidate:

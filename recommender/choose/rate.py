@@ -31,7 +31,7 @@ LARGER = 5
 FLAT = 1
 """Doublings in a row that may bring nothing: some batches of two are no faster than those of one."""
 SPARE = 1.1
-"""What a server must answer over the rate, or requests queue so long that a KV cache of 8 bits serves better."""
+"""Factor on the rate that a server must reach; below it, queues make an 8-bit KV cache the better one."""
 WORTH = 0.05
 """Least share of a request's time that twice the batch must save to be worth its memory."""
 

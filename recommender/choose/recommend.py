@@ -157,10 +157,10 @@ def configure_adviser(
     resolved = resolve_with_checkpoint(request, store or load())
     given = advisers.follow(resolved, adviser, added, left_out)
     config = advisers.build_configuration(resolved, given)
-    if config.session_len <= resolved.model.text.max_positions:  # of a longer session a warning tells
+    if config.session_len <= resolved.model.text.max_positions:  # a warning covers a longer session
         check_context(resolved)
     notes = resolved.notes
-    if config.backend != resolved.engine:  # they say why we would take the other
+    if config.backend != resolved.engine:  # drop the note on why we would take the other
         notes = tuple(note for note in notes if not note.startswith(f"{LABELS[resolved.engine].title}: "))
     return Setup(replace(resolved, engine=cast(EngineName, config.backend), notes=notes), config), given
 

@@ -33,9 +33,9 @@ CARD_COUNTS = (2, 4, 8)
 FORMAT = re.compile(r"awq|gptq|int4|fp8|instruct")
 """Words of a model's id that checkpoints of other bits lack or add."""
 SLACKS = (1.0, 1.05, 1.2, 1.5)
-"""Factors on the times, and divisors of the rate, that are predicted where goals are missed."""
+"""Looser goals to predict if goals are missed: times are multiplied by these factors, the rate is divided by them."""
 MOST_CARDS = 3
-"""Larger GPUs that are tried first, one by one, and how many of the rest that may do: each takes long."""
+"""How many larger GPUs are tried one by one, and how many of the rest after them: each takes long."""
 AT_ONCE = (16, 64, 256, 1024)
 """Requests at once that are tried for a rate."""
 LEAST_PROMPT = 256

@@ -20,7 +20,7 @@ from recommender.request.request import Request
 from recommender.request.resolved_request import ResolvedRequest
 
 MUCH_ALIKE = 0.02
-"""Logarithm of what candidates may differ by in what they miss, and still be chosen among by the goal."""
+"""Candidates whose logarithmic excess over the goals differs by less than this count as alike; the goal decides."""
 NO_SLOWER = 0.02
 """Share of the predicted requests/s that room in the batch may cost: a load that is no power of two is interpolated for
 the larger batch and simulated for its own, and the two differ by as much."""

@@ -17,7 +17,7 @@ NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.AS
 LONGEST = 40
 """Characters of a number or a date."""
 LARGEST = 10**30
-"""No number that counts something is larger; Python's whole numbers have no limit."""
+"""Largest number that is accepted as a count; Python's integers have no limit."""
 
 
 def number(value: object) -> int | float | None:

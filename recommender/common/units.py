@@ -47,6 +47,14 @@ def _trim(number: str) -> str:
     return number.removesuffix(".0")
 
 
+def read_number(text: str) -> float | None:
+    """Return a text as a number; None if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def read_quantity(text: str, units: Mapping[str, float]) -> float | None:
     """Return a number with a unit, in the units' base; None if it is neither. Units of ``TOKENS`` heed the case."""
     match = _NUMBER.fullmatch(text.strip()) if len(text) <= 40 else None

@@ -42,14 +42,14 @@ def name_in_errors(name: object, otherwise: str, more: str = "") -> Iterator[Non
 def open_regular(path: str | Path) -> BinaryIO:
     """Open a regular file to read; never wait for another process. Raise Unreadable or OSError."""
     try:
-        check_kind(path)  # to open some devices does something
+        check_kind(path)  # opening some devices has side effects
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except Unreadable:
         raise
     except ValueError:
         raise Unreadable("the name contains a NUL character; name an existing file") from None
     try:
-        _check(os.fstat(handle).st_mode)  # of what was opened, whatever has the name now
+        _check(os.fstat(handle).st_mode)  # check the opened file: the name may lead elsewhere by now
     except Unreadable:
         os.close(handle)
         raise

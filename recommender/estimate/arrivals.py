@@ -39,7 +39,7 @@ MOST_SPREAD = 1024
 QUEUED = 1000
 """Requests that wait at first where a server's capacity is simulated, at least."""
 COUNTED = (1000, 40_000)
-"""Requests that count: at least and at most; fewer with less than half of the effort."""
+"""Fewest and most requests that count; with less than half of the effort, fewer."""
 GROUPS, MOST_OF_GROUPS, LEAST_GROUPS, VERY_LARGE = 600, 24_000, 50, 64
 """Where requests come in groups: groups to count, the most requests in them, the fewest groups, and the size of a group
 from which half as many requests count. More would take too long."""
@@ -49,7 +49,7 @@ dozens of requests. Where batches are compared, fewer do."""
 WANDERING = 25
 """A queue fluctuates over 1 / (1 - busy)² requests. This multiple of them counts, more with few servers."""
 GROUPS_WANDER = 2
-"""Where requests come in groups, this multiple of them counts: only a long stretch has their usual crowds."""
+"""If requests come in groups, this multiple counts: only a long stretch has typical crowds."""
 FEW = 4
 FAR_APART_MS = 1e9
 ARRIVALS_SEED = 15
@@ -87,7 +87,7 @@ class OpenServer:
 
         ``effort``: the requests that are simulated, as a share of what the p99 of whole answers needs.
         """
-        if together > 1:  # how many share a group counts, so each one does
+        if together > 1:  # the number of servers that share a group matters, so do not pool it
             shares = -(-min(servers, MOST_SPREAD) // MOST_POOLED)
             pooled = min(servers, MOST_SPREAD) // shares
             shares = min(shares, max(math.ceil(together), MOST_SHARES))
@@ -115,8 +115,8 @@ def places(batch: int) -> int:
 def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, together: float, effort: float) -> LoadFigures:
     counted = _count(min(rate / server.capacity, 0.95), pooled, shares, together, server.burstiness, effort)
     running, step = usually_running(server.server, server.turns, rate)
-    # Requests that are met running: those that come first find the servers as busy as later ones do, and those that
-    # come last keep them so until all that count are answered.
+    # Start with requests already running, so that the first arrivals find the servers as busy as later ones do.
+    # Arrivals after the last counted one keep the servers busy until all counted requests are answered.
     begun = met_running(server.turns, round(running * pooled))
     longest = max(request.output for turn in server.turns for request in turn) * step
     before, after = counted // 4, min(int(longest * rate * pooled / 1e3), counted)
@@ -127,7 +127,7 @@ def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, togethe
         stretch = 1e3 / (rate * pooled)
     else:
         gaps = list(islice(gaps_of(rate * pooled, server.burstiness, ARRIVALS_SEED, dealt=shares), count))
-        stretch = count * 1e3 / (rate * pooled) / max(math.fsum(gaps), PREFILLED_MS)  # the very rate
+        stretch = count * 1e3 / (rate * pooled) / max(math.fsum(gaps), PREFILLED_MS)  # to exactly this rate
     arrivals = zip(accumulate(gap * stretch for gap in gaps), _requests(server.turns, count), strict=True)
     pool = Pool(server.server, pooled, places(server.server.batch))
     answers = pool.answer([*((0.0, request) for request in begun), *arrivals])
@@ -137,7 +137,7 @@ def _simulate(server: OpenServer, rate: float, pooled: int, shares: int, togethe
 
 def _count(busy: float, pooled: int, shares: int, together: float, burstiness: float, effort: float) -> int:
     """Return how many requests count where servers are ``busy`` for this share of the time."""
-    # As much longer is a queue, by Kingman, and the time over which it wanders.
+    # By Kingman's formula, uneven arrivals lengthen the queue, and the time over which it varies, by this factor.
     uneven = max((1 + burstiness**2) / 2, 1)
     group = max(together / shares, 1) * uneven
     share = min(effort, 1)

@@ -53,7 +53,7 @@ def list_measured_kinds(store: Store, engine: str = TURBOMIND) -> frozenset[Mode
 
 
 ENOUGH = 2
-"""Models of a kind that make its speed predictable: one was up to 1.6 times off when the fit had not seen it."""
+"""Measured models that make the speed of a kind predictable; predictions of an unseen one were up to 1.6 times off."""
 
 
 def is_speed_measured(store: Store, model: records.Model, engine: str = TURBOMIND) -> bool:

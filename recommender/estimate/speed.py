@@ -296,9 +296,9 @@ def _load_server(
         step_share = coefficients["shared-step-share"]
         times = share_gpu(times, tokens, concurrency, batch, config.share - 1, step_share)
     loop = solve_loop(times, tokens, concurrency, batch)
-    # The first token bears all that others add where prompts come together. They come one by one where preparing takes
-    # long beside prefill, unless several end in a pass and are sent again together; and where a pass has little room
-    # for those that end in it: with less than they need they wait. Images alone count, for any length of text.
+    # If prompts arrive together, the first token bears all the delay that they cause each other. They arrive one by one
+    # if preparing takes long compared with prefill, unless several requests end in one pass and return together. They
+    # also spread out if a pass has little room for those that end in it. Only images count, however long the text.
     ending = loop.rate * loop.engine / tokens
     full = ending * (resolved.image_tokens(config.max_tiles) or resolved.input_tokens()) / config.pass_tokens
     apart = coefficients["first-token-host"] * times.prepare / max(times.prefill, 1e-9) * min(ending, 1 / ending)

@@ -23,7 +23,7 @@ Basis: TypeAlias = Literal[
 ]
 
 UNLIKE: Mapping[Basis, str] = {"modelled from measurements of other kinds of models": "unmeasured-kind-spread"}
-"""Coefficients that widen a range where it is not the GPU that was not measured."""
+"""Coefficients that widen a range for another reason than an unmeasured GPU."""
 UNTESTED = 2.0
 """Factor on both ends of a figure for which there are no held-out errors."""
 

@@ -78,7 +78,7 @@ def _split_parameters(vision: VisionShape, hidden: int, resident: bool = False) 
             outside += (vision.tokens_per_tile + 6) * hidden - width
     if (
         vision.projector and vision.gated
-    ):  # GLM-4.1V: no biases in layers, one norm more with a bias and none before them
+    ):  # GLM-4.1V: layers without biases, one more norm with a bias, no norm before the layers
         mlp, whole = 3 * width * deep, whole - 2 * width
         outside += 2 * hidden - width
     return vision.layers * attention, vision.layers * mlp + projector, vision.layers * whole + outside

@@ -19,7 +19,7 @@ NO_GOALS: Mapping[str, Any] = {
     **dict.fromkeys(("p99_ms", "ttft_ms", "tpot_ms", "latency_ms"), 0.0),
     **dict.fromkeys(("ttft_at", "tpot_at", "latency_at"), "mean"),
 }
-"""A request's fields without goals: they are the fleet's, and a server's configuration is chosen without."""
+"""Request fields that remove the goals: a fleet has to meet them, so each server is chosen without goals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Aim:
         return list_time_goals(self.p99_ms, ttft, tpot, (self.latency_ms, self.latency_at))
 
     def missed(self, figures: LoadFigures, tail: Tail, slow: float = 1.0) -> tuple[TimeGoal, ...]:
-        """Return the goals that figures miss, of servers that are ``slow`` times as slow."""
+        """Return the goals that these figures miss if the servers are ``slow`` times as slow."""
         return tuple(goal for goal in self.goals if slow * tail.time(figures, goal.figure, goal.at) > goal.most_ms)
 
 

@@ -13,7 +13,7 @@ End: TypeAlias = Literal["value", "high"]
 
 
 IDLE, REQUEST, TILE = "server-cores", "request-core-ms", "tile-core-ms"
-"""The coefficients."""
+"""Ids of the coefficients."""
 
 
 def idle_cores(resolved: ResolvedRequest, config: Configuration, end: End = "value") -> float:

@@ -40,7 +40,7 @@ MOST_GROWTH = 64
 RUNG_GROWTH = 0.13
 """The usual growth of a time from a rung to the next, as a logarithm."""
 HALVINGS = 16
-"""Of the way from a rung to the next, to where a goal is missed."""
+"""Bisection steps between two rungs, to find where a goal is missed."""
 
 
 @dataclass(frozen=True)
@@ -136,11 +136,11 @@ class RateSearch:
             needed = hosts + 1 if near and self._are_too_few(hosts) else self._needed(hosts)
             if needed <= hosts:
                 high, low = hosts, max(low, needed - 1)
-            elif needed == UNBOUNDED and self._over(0, self.most_shaped) > 0:  # nor do many more
+            elif needed == UNBOUNDED and self._over(0, self.most_shaped) > 0:  # many more miss the goal too
                 return 0
             else:
                 low, needed = hosts, min(needed, (2 if near else MOST_GROWTH) * hosts)
-            if needed <= low:  # which are too few, whatever their rate: bursts alone miss the goal
+            if needed <= low:  # known to be too few: bursts alone miss the goal
                 needed = math.isqrt(low * high)
             hosts = min(max(needed, low + 1), high - 1)
         return high if high < below else 0
@@ -232,7 +232,7 @@ class RateSearch:
         if place > TOP:
             return None
         found, kept = self._figures_between(place, servers), self.sustained.get(servers, 0.0)
-        if self.aim.goals and place < kept:  # a lower rate takes no longer, whatever few requests say
+        if self.aim.goals and place < kept:  # few requests may seem to contradict that a lower rate is no slower
             found = combine(min, found, self._figures_between(kept, servers))
         found = replace(found, rps=rate, tokens=found.tokens / found.rps * rate)
         return ServerState(busy, slowed(found, slow), self.tail._replace(alone=slowed(self.tail.alone, slow)))

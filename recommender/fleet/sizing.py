@@ -30,7 +30,7 @@ CONCURRENCIES = (8, 32, 128)
 """Concurrent requests that a server may be sized for."""
 MAX_HOSTS = 10_000
 USUAL_RUNG = int(rung_at(0.4))
-"""What is suggested instead of a goal is kept by many servers at 40 % of their capacity."""
+"""A suggested goal is one that many servers keep at 40 % of their capacity."""
 ROUGH, LONG = 0.2, 5.0
 """Simulated requests, as a factor on the usual number: fewer to compare batches, more for the time to first token,
 because few requests wait for it. Of groups a typical stretch is simulated, which needs no more."""
@@ -233,10 +233,10 @@ def _fleet(host_search: _Search, search: RateSearch, near: int) -> SizedFleet | 
     up, down = search.state(hosts), search.state(needed)
     assert up is not None
     assert down is not None
-    up = replace(up, figures=combine(min, up.figures, down.figures))  # whatever few requests say
+    up = replace(up, figures=combine(min, up.figures, down.figures))  # a sample of few requests may contradict that
     slowest = search if search.slow >= host_search.slow else host_search.rates(effort=ROUGH)
     slower = slowest.state(needed, host_search.slow)
-    if slower:  # of few requests, which may all have been lucky: times grow at least as the servers slow down
+    if slower:  # few requests may be lucky: times grow at least as servers slow
         least = slowed(down.figures, host_search.slow)
         slower = replace(slower, figures=combine(max, slower.figures, least))
     return SizedFleet(

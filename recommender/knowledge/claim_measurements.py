@@ -16,7 +16,7 @@ from recommender.knowledge import conditions, records, run_figures
 NOISE = 0.12
 """Medians that differ by less count as equal: nine in ten pairs of starts of one launch do (requests/s)."""
 FIELDS: Mapping[str, str] = {"requests/s": "rps", "latency": "p50_ms", "first token": "ttft_ms"}
-"""The figure of a run by a comparison's name for it."""
+"""Field of a measured load, by its name in a comparison."""
 Runs: TypeAlias = Mapping[str, records.SmokeRun]
 
 

@@ -22,7 +22,7 @@ from recommender.knowledge.store import FOLDERS
 RecordType = TypeVar("RecordType", bound=records.Record)
 
 USUAL_BATCH, USUAL_PREFILL, USUAL_SESSION = 128, 8192, 16384
-"""What a run that leaves them to LMDeploy counts with, where two runs are compared."""
+"""Values assumed for a run that leaves them to LMDeploy, when two runs are compared."""
 TYPES: Mapping[str, type[records.Record]] = {
     "releases": records.Release,
     "flags": records.Flag,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 PART = "-mig-"
-"""In the id of a slice of a GPU."""
+"""Marks the id of a GPU's MIG slice."""
 
 
 TUNED = {"instruct", "chat", "it", "hf"}

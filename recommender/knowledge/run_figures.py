@@ -187,7 +187,7 @@ def _rounds(phase: records.Phase) -> int:
 
 
 def _parts(ends: Sequence[int], answered: Sequence[int], opened: int, closed: int) -> list[float]:
-    """Return the part of each request's time that is between two times in ms; all 0 where no time passed.
+    """Return the share of each request's duration that lies between two times in ms.
 
     A rate from the ends alone would add or lose up to a round where answers come in waves.
     """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 WITH_PREFIX = " with a prefix"
-"""Ends the name of a workload whose requests share one."""
+"""Suffix of a workload's name whose requests share a prefix."""
 
 
 class RunSummary:

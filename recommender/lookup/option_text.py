@@ -10,7 +10,7 @@ from recommender.lookup.option import KnownIssue, OptionAdvice, OptionEra, Optio
 from recommender.render.summary import cite
 
 FORMAT = 1
-"""Of the JSON form; it rises when a field changes its meaning."""
+"""Version of the JSON form; it rises when a field changes its meaning."""
 KINDS = {
     "flag": "option of lmdeploy serve api_server",
     "environment": "environment variable of the server",

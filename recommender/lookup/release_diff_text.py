@@ -9,7 +9,7 @@ from recommender.common.terminal import block, labelled, wrap
 from recommender.lookup.release_diff import ChangedOption, Diff, MovedOption, ReleaseChange, ReleaseRecord
 
 FORMAT = 1
-"""Of the JSON form; it rises when a field changes its meaning."""
+"""Version of the JSON form; it rises when a field changes its meaning."""
 COMMA = re.compile(r",\s*")
 """Between the parts of a version range; with a blank behind it a line may break there."""
 

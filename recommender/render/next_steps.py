@@ -37,7 +37,7 @@ STARTS = {
     "systemd": FirstStep("fleet", "see the head of {}/lmdeploy.target", smoke=True),
     "k8s": FirstStep("fleet", "see the head of {}/kustomization.yaml"),
 }
-"""By format; the others are read by programs."""
+"""How to start each format; programs read the others."""
 OWN_COMMIT = ("client", "compose", "systemd", "k8s")
 """Formats that start no server, or whose files hold the commit."""
 OUTPUT_FLAGS = re.compile(r"--(json|force|quiet|verbose|why)|-[qv]+")

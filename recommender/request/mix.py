@@ -28,9 +28,9 @@ BANDS = 40
 """Bands of answers alike, within each of which prompts of all lengths are taken."""
 
 
-def choose_asked(requests: Sequence[MixRequest], most: int = MOST_ASKED) -> tuple[MixRequest, ...]:
-    """Return a sample of at most ``most`` requests: all image counts, and prompts and answers of every length."""
-    if len(requests) <= most:
+def sample_requests(requests: Sequence[MixRequest]) -> tuple[MixRequest, ...]:
+    """Return a sample of at most ``MOST_ASKED`` requests: all image counts, and prompts and answers of every length."""
+    if len(requests) <= MOST_ASKED:
         return tuple(requests)
     by_answer = sorted(requests, key=lambda request: (request.images, request.output))
     band_size = -(-len(requests) // BANDS)
@@ -38,7 +38,7 @@ def choose_asked(requests: Sequence[MixRequest], most: int = MOST_ASKED) -> tupl
     for band, begin in enumerate(range(0, len(requests), band_size)):
         alike = by_answer[begin : begin + band_size]
         ordered += sorted(alike, key=lambda request: request.prompt, reverse=bool(band % 2))
-    return tuple(ordered[int((place + 0.5) / most * len(requests))] for place in range(most))
+    return tuple(ordered[int((place + 0.5) / MOST_ASKED * len(requests))] for place in range(MOST_ASKED))
 
 
 def deal_sizes(requests: Sequence[tuple[ResolvedRequest, T]]) -> list[tuple[ResolvedRequest, T]]:
@@ -85,7 +85,7 @@ def mix_workloads(request: Request, text: str, workloads: Mapping[str, records.W
     shares = read_workloads(text, workloads)
     asked: list[MixRequest] = []
     for name, share in shares.items():
-        own = _list_asked(workloads[name], request.max_context)
+        own = _list_requests(workloads[name], request.max_context)
         count = max(round(share * MOST_ASKED), 1)
         asked += [own[place * len(own) // count] for place in range(count)]
     images = {}
@@ -103,7 +103,7 @@ def mix_workloads(request: Request, text: str, workloads: Mapping[str, records.W
     )
 
 
-def _list_asked(workload: records.Workload, most: int) -> list[MixRequest]:
+def _list_requests(workload: records.Workload, most: int) -> list[MixRequest]:
     """Return equally likely requests of a workload, of every turn; long and short answers come with any prompt."""
     prompts = spread(workload.prompt_tokens, workload.prompt_p90, workload.prompt_p99)
     outputs = spread(workload.output_tokens, workload.output_p90, workload.output_p99)

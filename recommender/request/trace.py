@@ -28,7 +28,7 @@ HINTS = {
     "prompt": f"prompts {NO_TOKENIZER}",
     "runinfo": "GuideLLM's CSV has no single requests; name its JSON report",
 }
-"""What a file without numbers of tokens is, by a field."""
+"""What a file without token counts holds, by a field that it has."""
 NO_TOKENS = "no numbers of tokens"
 BAD_TIME = "time: missing or not understood"
 OTHER_TIME = "time: a date among seconds, or the other way round"
@@ -216,7 +216,7 @@ def _most_in_flight(requests: Iterable[Understood]) -> int:
     """Return the most requests in flight at once, by those whose start and duration are known; 0 if none are."""
     known = [(each.time, each.latency) for each in requests if each.time is not None and each.latency is not None]
     events = [(start, 1) for start, _ in known] + [(start + duration, -1) for start, duration in known]
-    # An end before a start of the same moment: the place is free.
+    # At equal times an end sorts before a start: its place is free.
     return max(accumulate(step for _, step in sorted(events)), default=0)
 
 

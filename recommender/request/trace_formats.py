@@ -13,11 +13,11 @@ from recommender.request.trace_prefix import Beginning, Prefixes
 from recommender.request.trace_rows import Row, inner
 
 MOST_TOKENS = 2_000_000
-"""Of one request; no model has a longer context."""
+"""Most tokens of one request; no model has a longer context."""
 MOST_SEARCHES = 1_000
 """Rows in which a field is looked for before it counts as one that the file lacks."""
 CHARACTERS_A_TOKEN = 4
-"""Of English text; only where a prompt has images, whose tokens its text does not show."""
+"""Characters per token of English text; only for prompts with images, whose tokens the text does not show."""
 FAILED = ("error", "errored", "failed", "failure", "timeout", "cancelled", "canceled", "aborted")
 
 _TIMES = (

@@ -9,7 +9,7 @@ from typing import Any
 
 from recommender.common.errors import RequestError
 from recommender.request.lengths import MixRequest, write_lengths
-from recommender.request.mix import choose_asked
+from recommender.request.mix import sample_requests
 from recommender.request.request import LEAST, MAX_CONCURRENCY, MAX_IMAGES, Replayed, Request
 from recommender.request.trace import Trace, burstiness_of, quantiles, read_trace
 from recommender.request.trace_prefix import Beginning
@@ -103,7 +103,7 @@ def _arrivals(request: Request, trace: Trace) -> dict[str, Any]:
     span = trace.arrivals_s[-1] if trace.arrivals_s else 0.0
     if span > 0 and (rate := float(f"{(len(trace.arrivals_s) - 1) / span:.4g}")) >= LEAST:
         learned = burstiness_of(trace.arrivals_s)
-        # As many at every tick of a coarse clock tell nothing of the gaps.
+        # A coarse clock with equally many requests at every tick hides the gaps.
         unknown = learned is None or (not learned and len({*trace.arrivals_s}) < len(trace.arrivals_s))
         bursts = request.burstiness or (1.0 if unknown else round(learned or 0.0, 3))
         return {"rps": rate, "burstiness": min(max(bursts, 0.01), 100.0)}
@@ -117,7 +117,7 @@ def _mix(request: Request, trace: Trace) -> dict[str, Any]:
     images = [min(count, MAX_IMAGES) if request.images < 0 else request.images for count in trace.each_images]
     every = zip(trace.input_tokens, trace.output_tokens, images, strict=True)
     prefix = request.prefix_tokens or trace.prefix_tokens
-    asked = choose_asked(
+    asked = sample_requests(
         [MixRequest(prompt, max(output, 1), each, min(prefix, prompt - 1)) for prompt, output, each in every]
     )
     return {"asked": asked} | (_take_images(max(images)) if request.images < 0 else {})

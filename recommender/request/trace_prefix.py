@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 NEARLY_ALL = 0.9
-"""Share of requests that have a prefix which counts as everybody's."""
+"""Share of requests from which their prefix counts as shared by all."""
 MOST_PARTS = 1_000_000
 """Distinct beginnings kept, about 100 bytes each."""
 

@@ -17,11 +17,11 @@ TYPO = 0.8
 WORD = 0.7
 LEAST_LETTERS = 4
 SEES = re.compile(r"(?<![a-z])(vl|vision|omni|audio)(?![a-z])")
-"""In the name of a model that reads more than text."""
+"""Marks the name of a model that reads more than text."""
 READS = re.compile(r"(?<!V)(?<!VLM)(?<!VLV2)ForCausalLM$")
-"""An architecture that reads text only."""
+"""Marks an architecture that reads text only."""
 PARTS = re.compile(r"MTP|Eagle|Draft|Reward")
-"""In an architecture that only helps another to decode, or does not chat."""
+"""Marks an architecture that only helps another to decode, or does not chat."""
 UNSERVED = (
     # Its config.json: https://huggingface.co/Intel/GLM-4.5V-int4-AutoRound/blob/main/config.json
     (re.compile(r"glm-?4\.[56]v(?!-?flash)"), "no covered release of LMDeploy has Glm4vMoeForConditionalGeneration"),

@@ -12,6 +12,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from recommender.choose.arrival_rate import arrive_at
+from recommender.common.units import read_number
 from recommender.review.context import Context, context, on_each_release
 from recommender.review.known_values import configuration, known_values
 from recommender.review.launch_settings import LaunchSetting, launch_settings
@@ -136,11 +137,8 @@ class Case:
 
     def number(self, flag: str) -> float | None:
         """Return a flag's value as a finite number; None if it is not one."""
-        try:
-            number = float(self.text(flag) or "")
-        except ValueError:
-            return None
-        return number if isfinite(number) else None
+        number = read_number(self.text(flag) or "")
+        return number if number is not None and isfinite(number) else None
 
     def effective(self, name: str) -> str | None:
         """Return a setting's value or its release default; None if unknown."""

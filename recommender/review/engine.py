@@ -25,7 +25,7 @@ from recommender.review.script.model import ReadProblem, Script, Span
 UNUSED, UNREAD, BAD_IGNORE = "LMD001", "LMD002", "LMD003"
 SEVERITIES = ("error", "warning", "info")
 ESTIMATE = "estimate"
-"""What a launch lacks that spreads its model over GPUs as no estimate knows."""
+"""What is missing for a launch that spreads its model over GPUs in a way that estimates do not cover."""
 Key = tuple[str, Span, str]
 """A rule, a place and a message."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})

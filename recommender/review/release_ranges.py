@@ -24,7 +24,7 @@ RANGE = pattern(
 ONE = pattern(rf"({_SIGN}?)({_NUMBER})")
 COMPARED = pattern(r"[<>]")
 ITEM = pattern(r"(?:^|\n)[ \t]*(?:-[ \t]+)?(?:name:[ \t]+)?$")
-"""What precedes a requirement in a list of YAML, or that of a task of Ansible."""
+"""What precedes a requirement in a YAML list, or in an Ansible task."""
 
 
 def ranges(text: str, quoted: bool, listed: bool = False) -> Iterator[tuple[re.Match[str], str]]:

@@ -37,19 +37,19 @@ BESIDE = (
     *("requirements.txt", "requirements.in", "constraints.txt", "pyproject.toml", "uv.lock", "poetry.lock"),
     *("Pipfile.lock", "pixi.lock", "environment.yml", "environment.yaml", "conda.yaml", "conda.yml", "Dockerfile"),
 )
-"""Files that pin what is installed, the surest first."""
+"""Neighbouring files that pin what is installed, the most reliable first."""
 GETS = frozenset({"install", "pull", "import", "add", "create", "clone", "instance", "update", "upgrade"})
-"""Words of commands that fetch what is run later, of pip, conda, docker, apptainer, enroot and git."""
+"""Words of commands (pip, conda, docker, apptainer, enroot, git) that fetch what is run later."""
 BUILDS = frozenset({"apptainer", "singularity"})
-"""Programs whose build fetches an image; that of others only names one."""
+"""Programs whose build command fetches an image; other programs' only names one."""
 RUNS = pattern(r"\b(?:uvx?|pipx)\b[^;&|#]*$")
-"""What installs a release to run it, in the line before it."""
+"""Text before a release, in its line, that shows that it is installed to run."""
 BUILT = pattern(r"[ \t]*RUN[ \t]")
 """An instruction of a Dockerfile within a compose file."""
 CODE = ("python", "steps", "docker", "program")
 """Kinds whose installations are no shell calls."""
 LONGEST_COMMAND = 2000
-"""Characters before a release in which its command begins."""
+"""Most characters between the beginning of a command and the release in it."""
 UPGRADED = pattern(
     r"\binstall\b(?=[^\n;&|#]{0,400}[\s\"'](?:-[A-Za-z]*[UI][A-Za-z]*|--upgrade|--force-reinstall|--ignore-installed)(?![\w-]))"
     r"(?![^\n;&|#]{0,400}[\s\"'](?:-c|--constraint)(?![\w-]))[^\n;&|#]{0,400}?(?<![\w./-])lmdeploy(?:\[[\w,-]*\])?"

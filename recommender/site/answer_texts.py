@@ -32,7 +32,7 @@ QUESTION = (
     "request/question.py", "request/request.py", "request/resolved_request.py", "request/trace.py",
     "request/trace_formats.py", "request/trace_load.py", "request/trace_rows.py", "request/unknown_model.py",
 )  # fmt: skip
-"""Modules that refuse a question, name a way out, or make a part of an answer."""
+"""Modules whose texts refuse a question, suggest a change, or are part of an answer."""
 REVIEW = (
     "common/text.py", "knowledge/option_values.py", "review/ignores.py", "review/inputs.py", "review/optimize.py",
     "review/readers", "review/script/mentions.py", "review/shared_repairs.py", "review/shell/grammar.py",
@@ -71,7 +71,7 @@ SYSTEM = (
     "No such file or directory", "Permission denied", "Is a directory", "Not a directory", "Symbolic link loop",
     "Filename too long", "I/O error", "No space left on device", "Read-only file system", "Resource busy",
 )  # fmt: skip
-"""What a browser's file system, which is musl's, says of a file that cannot be read."""
+"""Error texts of a browser's file system (musl's) for a file that cannot be read."""
 REPAIRS = (
     "write {0}", "add {0}", "known", "{0} is", "{0} (assumed)", "a {0} is missing here",
     "this is not valid shell syntax",
@@ -144,7 +144,7 @@ def reason_pairs(data: SiteData) -> Pairs:
 
 
 def of_answers(data: SiteData) -> dict[str, Any]:
-    """Return what the recommender says with its translations: of options, of constraints, and the rest."""
+    """Return the recommender's texts with their translations: for options, for constraints, and the rest."""
     return {"options": option_pairs(data), "constraints": constraint_pairs(data), "said": of_questions(data)}
 
 

@@ -154,7 +154,7 @@ def _tightened(html: str) -> str:
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Resolve the ``md:`` links in HTML, which Markdown does not read; describe the page by its beginning."""
 
-    # A product's page says of it what others' say of theirs.
+    # Pages of a kind begin alike, so name the product in the description.
     name = f"{page.title}: " if page.file.src_uri.startswith(PRODUCTS) and not page.is_index else ""
     page.meta.setdefault("description", name + _first_sentences(html))
     page.toc = _shortened(page.toc)

@@ -105,7 +105,7 @@ class FleetArtefact(Artefact):
     def front_servers(self) -> list[tuple[int, str]]:
         """Return port and HAProxy name of each server of this host."""
         found = [(int(port), name) for name, port in SERVER.findall(self.texts[FRONT])]
-        return list(dict.fromkeys(found))  # one backend has those that answer well, the other all
+        return list(dict.fromkeys(found))  # both backends name the same servers
 
     @property
     def dotenv(self) -> dict[str, str]:

@@ -47,7 +47,7 @@ def build_record(name: str, request: RunRequest, result: RunResult, today: str) 
         launch_sha256=artefact.launch_sha256(resolved),
         environment=artefact.exported({}),
         command=tuple(word or "''" for word in artefact.words(resolved, {})),
-        set_by_smoke=tuple(  # of a path its last part: no record names this machine's folders
+        set_by_smoke=tuple(  # keep only a path's last part: no record names local folders
             f"{name}={Path(value).name if value.startswith('/') else value}"
             for name, value in sorted(request.set_by_smoke.items())
         ),

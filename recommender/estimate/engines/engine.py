@@ -58,7 +58,7 @@ class Engine(Protocol):
         """Return the bytes of a region that holds these tokens for certain."""
 
     def request_overhead_ms(self, coefficients: Mapping[str, float], /) -> float:
-        """Return the ms of a request outside the preparing thread, before and after its first pass."""
+        """Return the ms that a request spends outside the preparing thread, before and after its first pass."""
 
     def prompt_launch_ms(self, resolved: ResolvedRequest, coefficients: Mapping[str, float], /) -> float:
         """Return the ms that a pass with prompts takes at least, to launch."""

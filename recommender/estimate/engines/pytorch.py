@@ -34,7 +34,7 @@ SPARE_STATES = ((Version("0.14.0"), 2), (Version("0.12.3"), 1), (Version("0.0"),
 """State slots beside those of the batch, from a release on: one of the system's, one for prompts in several passes
 (0.14.0 lmdeploy/pytorch/engine/executor/base.py:264; 0.13.0, the same file, :231)."""
 LOGITS_OF_PROMPTS = Version("0.9.2")
-"""From here on the buffers that are kept apart are for 16-bit logits, of the batch twice; before, for logits of every
+"""From this release on, the reserved buffers hold the batch's 16-bit logits twice; before, the logits of every
 prompt token (0.7.0 lmdeploy/pytorch/engine/model_agent.py:51: 7 bytes for each word)."""
 OTHER_BUDGETS = False
 """Neither 2,048 nor 16,384 gained in two sweeps: h100-sweep-pytorch-llama, h100-sweep-pytorch-qwen3-vl."""
@@ -45,10 +45,11 @@ GROWS = True
 RESERVED_BLOCKS = 1
 """Blocks for padding (engine/config_builder.py: num_reserved_gpu_blocks)."""
 LEAST_BLOCKS = 16
-"""Blocks for which the engine halves its prefill budget until none is left, and ends (0.5.0
+"""With fewer blocks, the engine halves its prefill budget until none is left, and then ends (0.5.0
 lmdeploy/pytorch/engine/model_agent.py:56, 0.18.0 lmdeploy/pytorch/engine/executor/base.py:237)."""
 BEYOND_SESSION = 1
-"""Blocks that a session leaves: the engine shortens longer ones (0.18.0 lmdeploy/pytorch/engine/engine.py:336)."""
+"""Blocks that a session must leave free: the engine shortens longer sessions (0.18.0
+lmdeploy/pytorch/engine/engine.py:336)."""
 
 
 def forward_tokens(prefill_tokens: int, max_batch_size: int, tp: int) -> int:

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from recommender.request.resolved_request import ResolvedRequest
 
 DECODE_ROUNDS = 0
-"""A pass mixes prompts and decoding."""
+"""None: a pass mixes prompts and decoding."""
 SHARES_LOCK = False
 """The engine is C++; its threads hold no lock of Python."""
 OTHER_BUDGETS = True
-"""They decide how a pass mixes both."""
+"""The budget decides how a pass mixes prompts and decoding."""
 LEAVES_NOTHING = frozenset({"fp8", "mxfp4"})
 """Formats whose loading leaves nothing allocated (runs of gpt-oss-20b, Qwen3-30B-A3B-FP8 and Qwen3-8B-FP8)."""
 GROWS = False
-"""The warm-up takes all of it (0.16.0 src/turbomind/turbomind.cc, WarmUp)."""
+"""The warm-up allocates all memory (0.16.0 src/turbomind/turbomind.cc, WarmUp)."""
 POOLED_WARM_UP = Version("0.12.0")
 ENCODES = Version("0.16.0")
 """The first release whose engine encodes images itself. Before, the server's process did, once for a request."""

@@ -28,7 +28,7 @@ TURNS = 4
 the task that writes its answer. Source: LMDeploy 0.18.0, lmdeploy/serve/openai/chat_completions/serving.py
 (``chat_completions_v1``, ``Depends(validate_json_request)``, ``ManagedStreamingResponse``)."""
 JITTER = (0.5, 1.5)
-"""A request's overhead varies so much, which keeps clients from running in step for ever."""
+"""Range of the random factor on a request's overhead; it keeps clients from staying in step."""
 
 
 class Incoming(NamedTuple, Generic[R]):

@@ -27,7 +27,7 @@ from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.scheduler.host_loop import HostLoop
 
 SLOT_PASSES = 2
-"""The pass that follows a request's last one holds it still, and the one after that was decided then."""
+"""Passes after its last that an ended request still occupies: the next one, and the one that was already scheduled."""
 
 
 class SimulatedRequest(NamedTuple):
@@ -262,7 +262,7 @@ class Simulation:
             ended.append((first.number, first.sent))
         return spent, ended
 
-    def has_blocks(self, request: SimulatedRequest) -> bool:  # one alone always gets them
+    def has_blocks(self, request: SimulatedRequest) -> bool:  # a lone request always has them
         limit, held = self.server.kv_tokens, self.held_blocks
         return not (limit and held and held + request.blocks > limit)
 
@@ -271,7 +271,7 @@ class Simulation:
         ends = self.running[0][0] - self.steps if self.running else math.inf
         if self.waiting:
             left, request = self.waiting[0].tokens_left, self.waiting[0].request
-            if left < request.new_tokens:  # begun: it fills the passes alone, but writing delays who comes
+            if left < request.new_tokens:  # started: it fills the passes, but writing delays newcomers
                 delays = self.host.quiet_until(self.now, True) < math.inf or (self.more and self.server.chunk)
                 if self.running and delays:
                     return 1

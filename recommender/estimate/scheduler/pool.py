@@ -29,7 +29,7 @@ class Pool:
         self.ends: list[tuple[float, int]] = []
         self.queue: deque[tuple[int, SimulatedRequest]] = deque()
         self.queued: dict[int, float] = {}
-        """When those came that had to wait."""
+        """Arrival times of the requests that had to wait."""
 
     def answer(self, arrivals: Sequence[tuple[float, SimulatedRequest]]) -> list[SimulatedAnswer]:
         """Return the answers to requests that come at these ms, ascending."""

@@ -18,14 +18,14 @@ def find_hits(replay: Sequence[Replayed], kv_tokens: int, servers: int = 1) -> l
     for place in range(0, len(replay), servers):
         request = replay[place]
         of, hit = request.of, request.shared
-        while hit and of % servers:  # another server has it; this one may have what that repeated
+        while hit and of % servers:  # another server has it: look for what that request repeated
             of, hit = replay[of].of, min(hit, replay[of].shared)
         if hit and kv_tokens and hit + written - used[of] > kv_tokens:
             hit = 0
         hits.append(hit)
         written += request.prompt - hit + request.output
         used[place] = written
-        while hit:  # what it repeats was used now, and so was what that repeats
+        while hit:  # mark the whole chain of repeated prompts as used now
             used[of] = written
             of, hit = replay[of].of, min(hit, replay[of].shared)
     return hits

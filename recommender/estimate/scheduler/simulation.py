@@ -24,7 +24,7 @@ WARM_UP = 4
 ROUNDS = 4
 """Requests of each client that count."""
 LEAST, MOST = 100, 1500
-"""Requests that count: at least and, for a closed loop of up to so many clients, at most."""
+"""Fewest requests that count, and the most in a closed loop of up to that many clients."""
 OPEN_REQUESTS = 800
 """Requests that count where they arrive at a rate; a quarter as many come before them."""
 KEEPS_UP = 0.95
@@ -221,7 +221,7 @@ def answer_arrivals(
 def summarise_arrivals(answers: Sequence[SimulatedAnswer], offered: float, keeps_up: bool = True) -> LoadFigures:
     """Return the figures of requests that arrived at ``offered`` requests/s."""
     ends = sorted(answer.done for answer in answers)
-    # A backlog of earlier requests is no time of its own.
+    # With a backlog, measure the rate between the first and the last end.
     rate = offered if keeps_up else 1e3 * (len(ends) - 1) / (ends[-1] - ends[0])
     return _summarise(answers, Quantiles.of(answer.done - answer.sent for answer in answers), rate, keeps_up)
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 SEED = 11
 STRETCHES, MOST_DRAWN = (8, 48), 100_000
-"""A stretch is chosen among so many times the groups that it has: at least, and up to so many groups at most."""
+"""Groups drawn to choose a stretch from: fewest and most as multiples of its own groups, and the most in all."""
 STARTS = 1000
 """Places where a stretch may begin that are compared."""
 QUANTILES = {0.5: 1, 0.9: 1, 0.97: 2, 0.99: 4}
@@ -71,7 +71,7 @@ def typical_gaps(
     groups = math.ceil(count / max(together / dealt, 1))
     fewest, most = (times * groups for times in STRETCHES)
     drawn = max(fewest, min(most, MOST_DRAWN))
-    rounded = 1 << (drawn - 1).bit_length()  # the first of many are the same as of few, and drawn once
+    rounded = 1 << (drawn - 1).bit_length()  # so that one cached draw serves many lengths
     gaps, sizes = _draw_groups(together, burstiness, dealt, rounded)
     gaps, sizes = gaps[:drawn], sizes[:drawn]
     waits = queue.waits(gaps, sizes)
@@ -121,7 +121,7 @@ def _sum_marks(waits: Sequence[tuple[float, float]], sizes: Sequence[int]) -> li
     marks: list[_Mark] = []
     groups: Sequence[int] = range(len(waits))
     limit = 0.0
-    for quantile, weight in QUANTILES.items():  # who is above a limit is above those before it
+    for quantile, weight in QUANTILES.items():  # groups above a limit are above all lower ones
         limit = ordered[bisect_left(numbers, quantile * numbers[-1])]
         groups = [group for group in groups if waits[group][1] > limit or waits[group][0] >= limit]
         marks += _sum_above(limit, weight, groups, waits, sizes)

@@ -50,8 +50,9 @@ class LinearAttention(Record):
 
 
 class SparseIndex(Record):
-    """What picks the tokens that latent attention reads (DeepSeek-V3.2). One record in the list: the model has it.
+    """What picks the tokens that latent attention reads (DeepSeek-V3.2).
 
+    The list holds one record if the model uses it.
     Each layer scores all tokens before with small heads of its own, and caches a key of 8 bits per token for that.
     """
 
@@ -63,8 +64,8 @@ class SparseIndex(Record):
 class LatentAttention(Record):
     """Attention whose heads share one latent vector per token (multi-head latent attention).
 
-    One record in the list: the model has it. ``heads`` are then query heads, ``kv_heads`` is 1 and ``head_dim`` the
-    width of what is cached: ``rank`` and ``rope``.
+    The list holds one record if the model uses it. ``heads`` are then query heads, ``kv_heads`` is 1 and ``head_dim``
+    is the width of what is cached: ``rank`` and ``rope``.
     """
 
     query_rank: Annotated[int, Field(ge=0, description="width that queries pass; 0: they pass none")]

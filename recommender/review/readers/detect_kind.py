@@ -47,7 +47,7 @@ SUFFIXES: dict[str, Kind] = {ending: kind for kind, endings in ENDINGS.items() f
 PROGRAM_NAMES = pattern(r"(?i)jenkinsfile(?:\..*)?")
 OTHER_NAMES = pattern(r"(?:vagrant|rake|brew|gem)file")
 STARLARK = "tiltfile"
-"""It is written in a part of Python."""
+"""Files in Starlark, a subset of Python."""
 LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|\.?justfile|crontab")
 STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
 """Keys of a workflow, whose services are not compose's."""
@@ -64,7 +64,7 @@ COMMAND = pattern(r"\s*(?:\S*/)?(?:lmdeploy|docker|podman|sudo|nohup|exec|env|ex
 UNIT = pattern(r"(?:[ \t]*(?:[#;][^\n]*)?\n)*\[[A-Z]\w*\][ \t]*\n")
 STARTS = pattern(r"(?m)^\[Service\][ \t]*$(?:\n(?!\[).*)*?\n[ \t]*ExecStart[ \t]*=")
 PYTHON = pattern(r"\b(?:from|import)[ \t]+lmdeploy\b|\bpipeline\s*\(")
-"""What a block of Python has that uses LMDeploy."""
+"""Marks a Python block that uses LMDeploy."""
 CONFIGS = pattern(r"\b(?:TurbomindEngineConfig|PytorchEngineConfig|pipeline)\s*\(")
 
 

@@ -29,7 +29,7 @@ MOST_NAMES = 20
 OF_INTEREST = pattern(r"install|\b(?:curl|wget)\b")
 """In a RUN: what the build installs, or downloads and may execute."""
 COPIED = "COPY "
-"""Begins the name of a file that is written here, where others have an instruction's."""
+"""Prefix of an entry for a file that the Dockerfile writes; other entries begin with an instruction."""
 
 
 @dataclass

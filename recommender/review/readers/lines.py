@@ -31,7 +31,7 @@ SECTION = pattern(r"\[[^\]\n]*\]")
 # `$(NAME)` of make and `%(ENV_NAME)s` of supervisord are variables; `$$` is the shell's dollar.
 VARIABLE = pattern(r"\$\{(\w+)\}")
 POSITIONAL = pattern(r"\{posargs(?::(?P<default>[^{}\n]*))?\}")
-"""Of tox: the words of the caller, or their default."""
+"""tox: the caller's words, or their default."""
 MACRO = pattern(r"\$\((?P<make>\w+)\)|\{\{[ \t]*(?P<just>\w+)[ \t]*\}\}|%\((?:ENV_)?(?P<super>\w+)\)[sd]|\$(?=\$)")
 # A justfile: its recipes are indented with blanks too, and their parameters have defaults.
 MAKEFILE = pattern(r"(?i)(?:.*[/\\])?(?:(?:gnu)?makefile(?:\.\w+)?|[^/\\]*\.mk)")
@@ -39,7 +39,7 @@ INLINE = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=\n]*;(?P<recipe>.*)", re.DOTALL
 PROGRAM = pattern(r"#![^\n]*python")
 MOST_SCRIPTS, MOST_TARGETS = 100, 8
 MOST_SHARED = 100
-"""Variables that every command gets; of further ones, those that it names."""
+"""Most variables passed to every command; beyond them, a command gets those that it names."""
 NAME = pattern(r"[A-Za-z_]\w*")
 PROCFILE = pattern(r"(?i)(?:.*[/\\])?procfile(?:\..*)?")
 JUSTFILE = pattern(r"(?i)(?:.*[/\\])?\.?justfile")
@@ -100,10 +100,10 @@ def read(script: Script) -> Script:
 
 def _of_section(code: Mapped, part: Mapped, line: str, behind: list[tuple[int, int]]) -> Mapped:
     """Return the command of a section's line: its lines joined, and with the arguments in the line behind it."""
-    if line.startswith("commands"):  # of tox: one a line
+    if line.startswith("commands"):  # tox: one command a line
         return part
     for start, end in behind:
-        if given := ARGUMENTS.fullmatch(code.code[start:end]):  # of circus
+        if given := ARGUMENTS.fullmatch(code.code[start:end]):  # circus
             rest = code.part(start + given.start("rest"), end)
             part = Mapped(f"{part.code} {rest.code}", [*part.at, start, *rest.at])
     return Mapped(part.code.replace("\n", " "), part.at)

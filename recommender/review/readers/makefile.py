@@ -64,7 +64,7 @@ class Makefile:
             variables[text["name"]] = word_of(run.page, value, text.start("value"))
 
     def takes(self, line: str, start: int, end: int) -> bool:
-        """Take a line that is neither an assignment nor a command; return whether it is none."""
+        """Read an include, a conditional or a line of targets; return whether the line is one."""
         if self.left and (included := INCLUDED.fullmatch(line)):
             self.left -= 1
             self.variables |= beside_values(self.run.page, included["name"], start, end)

@@ -24,7 +24,7 @@ DEFAULTED = pattern(
     r"\{\{-?\s*(?:\.?[\w.]+\s*\|\s*default[\s(]*(?P<piped>\"[^\"\n]*\"|'[^'\n]*'|\d[\d.]*)"
     r"|default\s+(?P<first>\"[^\"\n]*\"|'[^'\n]*'|\d[\d.]*)\s+\.?[\w.]+)\s*\)?\s*(?:\|\s*\w+\s*)?-?\}\}"
 )
-"""An expression of Task or of Jinja with the value for when nothing is given."""
+"""An expression of Task or Jinja with its default."""
 
 
 def default_of(expression: str) -> str | None:
@@ -42,7 +42,7 @@ def variables(page: SourceText, node: Node | None, values: dict[str, Word] | Non
         if variable is not None and key.value not in (None, "<<"):
             environment[key.text] = variable
     for item in node.items if node else ():
-        if item.kind == "map":  # of ECS and Azure: - name: A, value: b
+        if item.kind == "map":  # ECS and Azure: - name: A, value: b
             name, given = item.get("name"), one_word(page, item.get("value"), COMPOSE, values)
             environment |= {name.text: given} if name is not None and name.text and given is not None else {}
             continue

@@ -10,9 +10,9 @@ from recommender.review.script.model import Word
 from recommender.review.script.source_map import SourceText
 
 MOST_PRODUCT = 16
-"""Combinations of the axes that are reviewed; of more, each value once."""
+"""Most combinations of the axes that are reviewed; beyond them, each value is reviewed once."""
 MOST_VALUES, MOST_COMBINATIONS = 24, 40
-"""Of an axis, and in all; more stay unknown, and the review says so."""
+"""Most values of an axis, and in all; further ones stay unknown, and the review says so."""
 
 Combination = dict[str, Word]
 
@@ -21,11 +21,11 @@ def combinations(page: SourceText, job: Node) -> list[Combination]:
     """Return the variables of each combination; empty without a matrix, or if only a run knows its values."""
     matrix, listed = job.get("strategy", "matrix"), job.get("parallel", "matrix")
     if matrix is not None and matrix.kind == "map":
-        if all(value.kind == "map" for _, value in matrix.pairs):  # of Azure: a map of maps
+        if all(value.kind == "map" for _, value in matrix.pairs):  # Azure: a map of maps
             found = [_one(page, value) for _, value in matrix.pairs]
         else:
             found = _of_github(page, matrix)
-    else:  # of GitLab: a list of maps
+    else:  # GitLab: a list of maps
         found = [combination for item in (listed.items if listed else ()) for combination in _product(page, item)]
     return found if len(found) <= MOST_COMBINATIONS else []
 

@@ -39,11 +39,11 @@ ARGUMENTS = ("args", "arguments", "command")
 INSTALL = pattern(r"\b(?:install|add)\b[^\n]*\blmdeploy\b|\b(?:curl|wget)\b[^\n]*\|")
 NOTHING: Mapping[str, Word] = MappingProxyType({})
 WAITS = pattern(r"\s*(?:sleep|curl|wget|until|while|for|timeout|kill|wait|export)\b")
-"""What else a list of commands does with the server that it starts."""
+"""Other commands of a list that starts a server."""
 GOES_ON = pattern(r"[^\n]*[^\\\n](?:\n[ \t]*-[^\n]*[^\\\n])+\n*")
 """A command whose further lines hold options only; llama-swap joins them, without backslashes."""
 NAMED = ("lmdeploy", "curl", "wget")
-"""What a part of the file mentions that is worth reading."""
+"""Marks a part of the file that is worth reading."""
 INPUTS = (
     ("on", "workflow_dispatch", "inputs"),
     ("on", "workflow_call", "inputs"),
@@ -115,7 +115,7 @@ def _declared(page: SourceText, declared: Node | None) -> dict[str, Word]:
     pairs = [*pairs, *((name, item) for item in (declared.items if declared else ()) if (name := item.get("name")))]
     for name, value in pairs:
         word = one_word(page, value.get("default"))
-        listed = word is None or (word.value or "").startswith(("[", "{"))  # for fromJSON
+        listed = word is None or (word.value or "").startswith(("[", "{"))  # a list or map for fromJSON
         found |= {name.text: _literal(page, word)} if word is not None and not listed else {}
     return found
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 MOST_EVENTS = 60_000
 MOST_SLOW_EVENTS = 6_000
 MOST_TO_PARSE_AGAIN = 50_000
-"""Characters of a text that is parsed once more to word its error."""
+"""Most characters of a text that is parsed again to word its error."""
 DEEPEST = 60
 MOST_MERGES = 200
-"""Maps that are looked in for one key."""
+"""Most merged maps that are searched for one key."""
 PROPERTIES = pattern(r"(?:[&!][^\s,\[\]{}]*\s+)+")
 
 

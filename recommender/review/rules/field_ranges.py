@@ -30,7 +30,7 @@ def _accepts(
 
 
 IN_PYTHON = pattern(r"|None|True|False|.*\s.*|[-+]?\d+\.0*")
-"""What stands for a default or a list, is not read, or is converted, where a whole number is wanted."""
+"""Texts accepted in place of a whole number: defaults, lists, values that are converted or not read."""
 ANSWERS, TURBOMIND = "GenerationConfig", "TurbomindEngineConfig"
 FIELDS: Mapping[tuple[str, str], records.Accepted] = {
     (ANSWERS, "n"): _accepts("int", minimum="1"),

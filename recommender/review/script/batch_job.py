@@ -1,4 +1,4 @@
-"""Find what a batch job of Slurm, PBS or LSF is given, by its ``#SBATCH``, ``#PBS`` or ``#BSUB`` lines; of SkyPilot."""
+"""Find the resources of a batch job: ``#SBATCH``, ``#PBS`` and ``#BSUB`` lines, and tasks of SkyPilot."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SKY_CARD = pattern(r"[\"']?[A-Za-z][\w.-]*[\"']?(?::[ \t]*(\d{1,3}))?[\"']?")
 SUBMITTED = pattern(
     r"(?m)^[^\n#]{0,200}?\b(?:sbatch|qsub|bsub)\b(?P<given>[^\n]{0,500}?)<<-?[ \t]*[\"'\\]?(?P<end>\w+)[^\n]*\n"
 )
-"""The beginning of a job in a here-document, and the options of its command."""
+"""The command that submits a job from a here-document, with its options."""
 MARKS = ("#SBATCH", "#PBS", "#BSUB")
 MOST_JOBS = 20
 TOTAL = pattern(r"--gpus[= ]|-G")

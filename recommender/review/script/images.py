@@ -15,7 +15,7 @@ RELEASED = pattern(
 )
 """The tag of an image, and the name of a file that Apptainer or enroot makes of one."""
 NAMED = pattern(r"--(?:container-)?image(?:=|$)")
-"""Names the image: of Slurm, kubectl and Shifter."""
+"""Options of Slurm, kubectl and Shifter that name the image."""
 UNKNOWN = "?"
 """Stands for the part of an image's name that only a run knows."""
 PUBLISHED = pattern(r"(?:^|[/\"'])openmmlab/lmdeploy(?=$|[:@\"'])")

@@ -28,10 +28,10 @@ MODULES: Mapping[str, Starts] = {
 NO_MODULE = pattern(r"lmdeploy(?:\.\w+){0,4}\.api_server")
 """A module that stands for the server, right or wrong: ``lmdeploy.serve.api_server`` never existed."""
 SENTENCE = pattern(r"(?:serve|api_server|proxy)[:：，。（].*")
-"""How a note on a command goes on behind its words; a Chinese one has no blank there."""
+"""How prose continues after a command's words; Chinese has no blank there."""
 LONGEST_NAME = 60
 MOST_COMMANDS = 8
-"""How many commands a launch may be before only one branch at a time is left out."""
+"""Most combinations of branches tried; beyond them, only one branch at a time is left out."""
 GROUPS = frozenset({"serve", "lite", "import"})
 HELP = frozenset({"-h", "--help", "-v", "--version"})
 

@@ -1,7 +1,7 @@
-"""Find where a text mentions a server, and say what of it was not followed.
+"""Find mentions of a server that a reader did not follow.
 
-This is the one place that keeps a review from being silent: a reader notes the ranges that it followed, and every
-mention outside them is a problem, as is every word of a launch that the file does not determine.
+A review is never silent about them: a reader records the ranges that it followed, and each mention outside them is a
+problem. So is each word of a launch whose value the file does not determine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INSTALLED_AS = pattern(r"\blmdeploy(?:\[[\w,-]*\])?(?:={2,3}|-|(?:\.git)?@v?)[\"
 # Options whose value no rule judges, or which must not stand in a file.
 UNJUDGED = frozenset({"--api-keys", "--revision", "--model-name", "--download-dir", "--served-model-name"})
 JUDGED_OF_ANSWERS = frozenset({"max_new_tokens", "response_format"})
-"""What rules judge of a GenerationConfig."""
+"""Fields of a GenerationConfig that rules judge."""
 UNFOLLOWED = "a server is mentioned here, but the review cannot follow how it is started"
 UNREAD_KIND = "this kind of file is not read, so the server that is mentioned here was not reviewed"
 LITERALS = ("{", "[", "dict(")
@@ -43,7 +43,7 @@ JSON = '{"'
 OF_PLATFORM = pattern(r"\$\{NOMAD_\w+\}|\bjson\.dumps\(|\$\{#\w+\[@\]\}")
 """What Nomad sets when it places a task, as the number of a port; JSON from a program; how many GPUs a list has."""
 COUNT = pattern(r"\"?\$\{#\w+\[@\]\}\"?")
-"""How many elements an array of a shell has."""
+"""The number of elements of a shell's array."""
 OF_INSTANCE = pattern(
     r"%[iI](?!\w)|(?<=\d)\{\}|\{\{-?\s*\.?[iI](?:tem|TEM)(?:\.\w+)?\s*-?\}\}|%\(process_num\)\d*d|\$\{?(?:SLURM_\w+|OMPI_\w+|(?:NODE_)?RANK|LWS_\w+|MASTER_ADDR)\b\}?"
 )
@@ -65,7 +65,7 @@ BOUND = pattern(
 )
 """What binds variables of Python: a loop, a function's parameters, and the result of a call, as of a free port.
 
-A call that only passes on what the caller of the script sets is none."""
+A call that only passes on what the script's caller sets does not count."""
 COUNTED = frozenset({"server-port", "node-rank", "dp-rank", "dist-init-addr"})
 """Options that differ between the servers of a script, so that it computes their values."""
 PLACEHOLDER = pattern(r"(?<![<\w])<((?:--?)?[^\W\d_](?:[\w ./-]{0,40}[\w.])?)>")

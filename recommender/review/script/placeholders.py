@@ -23,12 +23,12 @@ VALUED = frozenset(_VALUED.split())
 """Options with a value in the next word."""
 REPLACES = pattern(r"(?:-I|-J|-i|--replace=)(.*)|--replace")
 NOTHING = pattern(r"--pipe(?:-?part)?|--sem(?:aphore)?|(?:-[nN]|--max-(?:replace-)?args=)0")
-"""Then the input is no word of the command."""
+"""Options with which the input is not a word of the command."""
 SEVERAL = pattern(
     r"-[nN](?!1$).*|-[LlCXm].*|--max-(?:replace-)?args.*|--max-lines.*|--(?:colsep|header|csv|xargs|context-replace"
     r"|trim|rpl|shuf|arg-file).*|-a.*"
 )
-"""Then the words are others than the first of each source."""
+"""Options with which the words are not the first of each source."""
 BLANK = r"(?<!\$)\{(?:=.*?=|\+?(?P<number>-?\d{1,3})?(?P<part>//|/\.|\.\.?|/|#|%)?)\}"
 PLAIN = pattern(r"[\w./:=,@%+-]+")
 """A text that means itself to a shell."""

@@ -97,7 +97,7 @@ def _read(node: ast.AST) -> str:
 def _without_effect(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the parts of what only shows a value, or asks whether there is one, and the owners of what is read."""
     if isinstance(node, ast.Call) and not any(each.arg == "file" for each in node.keywords):
-        if _last_name(node.func) in SHOWING:
+        if last_name(node.func) in SHOWING:
             yield from ast.walk(node)
         elif isinstance(node.func, ast.Attribute) and (node.func.attr in ADDING or _read(node)):
             yield node.func.value
@@ -107,8 +107,9 @@ def _without_effect(node: ast.AST) -> Iterator[ast.AST]:
         yield node.test
 
 
-def _last_name(called: ast.expr) -> str:
-    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+def last_name(node: ast.expr) -> str:
+    """Return the last name of a callee: ``c`` for ``a.b.c``."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _given(node: ast.AST, functions: Functions) -> Iterator[tuple[ast.expr, str, bool]]:
@@ -144,7 +145,7 @@ def _targets(target: ast.expr) -> Iterator[str]:
             yield target.slice.value
         yield from _targets(target.value)
     else:
-        yield _last_name(target)
+        yield last_name(target)
 
 
 def _of_function(node: Function) -> Iterator[tuple[ast.expr, str, bool]]:
@@ -160,9 +161,9 @@ def _of_function(node: Function) -> Iterator[tuple[ast.expr, str, bool]]:
 
 def _of_call(node: ast.Call, functions: Functions) -> Iterator[tuple[ast.expr, str, bool]]:
     """Yield what a call gives: to the parameters of a function in the file, a list, or an option of a parser."""
-    name = _last_name(node.func)
+    name = last_name(node.func)
     if name in ADDING and isinstance(node.func, ast.Attribute):
-        yield from ((value, _last_name(node.func.value), True) for value in node.args)
+        yield from ((value, last_name(node.func.value), True) for value in node.args)
     defined = functions.get(name)
     if defined is not None:
         taken = defined.args.args if isinstance(defined, Function) else []

@@ -20,7 +20,7 @@ ENDS = pattern(r"[;&|\n(){`]|\b(?:then|do|else)\b")
 SHOWING = pattern(r"[\s\"'@:-]*(?:-[ ]+|run:[ ]*)?(?:echo|printf|log\w*|info|say|warn|print)\b")
 SENT = pattern(r"(?<![\d&])>(?!&2|[ ]*/dev/(?:null|stderr))|\|")
 ASKED = pattern(r"(?:.*\s)?(?:-[nz][ ]+[\"']?|:[ ]+[\"']?)\$\{?")
-"""What only asks whether a variable is set, or gives its default."""
+"""Expressions that only test whether a variable is set, or give its default."""
 LINE_NAME = pattern(
     r"[ \t]*(?:-[ \t]+)?(?:(?:export|local|readonly|override|ENV|ARG)[ \t]+)?(?:Environment=)?[\"']?"
     r"(?P<name>[A-Za-z_]\w*)[\"']?[ \t]*[:?+]{0,3}=[ \t]*(?P<value>.*)"

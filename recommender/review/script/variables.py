@@ -11,7 +11,7 @@ from recommender.review.script.source_map import Field, Piece, distinct, join_pi
 
 MOST_BRANCHES = 12
 MOST_BEFORE = 8
-"""How many words a command may begin with up to what it serves."""
+"""Most words of a command up to what it serves."""
 
 
 class Variable(NamedTuple):
@@ -147,7 +147,7 @@ def _merge_texts(branches: list[Variable]) -> Variable | None:
 
 
 def _text(pieces: tuple[Piece, ...]) -> str:
-    """Return the known text of pieces; what is unknown counts as a letter."""
+    """Return the text of pieces, with ``?`` for an unknown one."""
     return "".join("?" if piece.text is None and not piece.optional else piece.text or " " for piece in pieces)
 
 

@@ -62,7 +62,7 @@ def survey(page: SourceText, mapped: Mapped, root: Node) -> Survey:
     while stack and left:
         node, parent, split = stack.pop()
         left -= 1
-        split = _splits(node, parent, split)
+        split = _splits(node, split)
         _look(result, page, mapped, node, parent, split)
         kind = node.type
         stack.extend((child, kind, split) for child in reversed(node.children))
@@ -71,7 +71,7 @@ def survey(page: SourceText, mapped: Mapped, root: Node) -> Survey:
     return result
 
 
-def _splits(node: Node, parent: str, split: bool) -> bool:
+def _splits(node: Node, split: bool) -> bool:
     """Return whether an unquoted expansion in this node is split into words."""
     if node.type in WHOLE:
         return False

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST_TURNS = 12
 LONGEST_HEAD = 200
 SHARE = 4
-"""The part of the work that may be done before loops are no longer followed turn by turn."""
+"""Divisor of the work allowed, beyond which loops are no longer followed turn by turn."""
 _END = r"\d{1,9}|\"?\$\{?\w+\}?\"?|\$\(\([^()\n]*\)\)"
 COUNTED = pattern(
     rf"\{{(?P<low>\d{{1,9}})\.\.(?P<high>\d{{1,9}})\}}|(?:\$\(|`)\s*seq\s+(?P<first>{_END})(?:\s+(?P<last>{_END}))?\s*[)`]"
@@ -80,7 +80,7 @@ def _numbers(first: int | None, last: int | None) -> list[Variable]:
 def each_turn(
     run: Run, first: int, before: Variables, body: Callable[[], None], name: str, values: Sequence[Variable]
 ) -> None:
-    """Give the launches of a loop's body what its variable makes of them in each turn.
+    """Replace the launches of a loop's body by those of each turn, with the variable's value in it.
 
     ``first``: the number of launches before the loop; ``before``: the variables at that point.
     """

@@ -71,7 +71,7 @@ PARAMETER = pattern(r"\s*(?:\[(?:[^\[\]\"']|\"[^\"\n]*\")*\]\s*)*\$(?P<name>\w+)
 WITHIN = pattern(rf"(?P<quoted>{_QUOTED})|(?P<opens>[(\[{{])|(?P<closes>[)\]}}])|(?P<comma>,)")
 MOST_LISTS, MOST_CHANGES = 10, 20_000
 KEPT = frozenset({"note", "join", "used", "slash"})
-"""What is replaced among the parameters of a script too."""
+"""Kinds of match that are replaced in a script's parameters too."""
 
 
 def read(script: Script) -> Script:

@@ -44,7 +44,7 @@ LARGER = ("rtx-4090", "l40s", "a100-sxm-80g", "h100-sxm-80g", "h200-sxm", "b200"
 """GPUs to offer where nothing fits and no smaller change helps, smallest memory first."""
 COUNTS = (1, 2, 4, 8)
 ROOM = 1.15
-"""What GPUs need over the bytes of the weights, at least."""
+"""Least factor of a GPU's memory over the bytes of the weights."""
 GOALS = {"p99": "p99_ms", "ttft": "ttft_ms", "tpot": "tpot_ms", "latency": "latency_ms"}
 """Goals of a request: option, and field."""
 MODELS = (

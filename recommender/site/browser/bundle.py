@@ -27,7 +27,7 @@ FOLDER = "assets/runtime"
 WITHOUT = "SITE_WITHOUT_RUNTIME"
 """The variable that builds a site of stored answers only, where npm's registry cannot be reached."""
 LIBRARIES = ("click", "jinja2", "markupsafe", "packaging", "yaml")
-"""What the recommender imports in a browser: their Python files, which all of them can do without others."""
+"""Libraries that the recommender imports in a browser; their Python files suffice."""
 LEFT_OUT = ("maintenance", "site", "smoke", "commands/mcp")
 """Folders of this package that a browser never runs."""
 BROWSER = "site/browser"

@@ -17,7 +17,7 @@ from recommender.site.browser.run import folder_with, run
 if TYPE_CHECKING:
     from recommender.review.case import Case
 
-# A browser has one thread, and no clock of it.
+# A browser has one thread and no thread_time: use the process's clock.
 if not hasattr(time, "thread_time"):
     time.thread_time = time.process_time
 # The page ends a worker that takes too long; a browser has no such timer for the code itself.

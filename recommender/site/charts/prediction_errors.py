@@ -10,7 +10,7 @@ from recommender.smoke.report import memory_rows
 SIDE, EDGE = 400, 52
 TICKS = (1, 2, 5)
 Dot = tuple[float, float]
-"""What was measured, and what was predicted of it."""
+"""A measured value and its prediction."""
 
 
 def scatter_plots(data: SiteData) -> Iterator[str]:

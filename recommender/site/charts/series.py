@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from recommender.common.units import read_number
 from recommender.knowledge.conditions import version
 from recommender.knowledge.eras import options_of
 from recommender.knowledge.load import load
@@ -135,18 +136,11 @@ def _ordered(runs: list[tuple[ChartValue, records.SmokeRun]]) -> tuple[tuple[Cha
 
     def place(entry: tuple[ChartValue, records.SmokeRun]) -> tuple[bool, bool, float, str, str]:
         value, run = entry
-        number = _number(value.text)
+        number = read_number(value.text)
         return not value.text, number is None, number or 0.0, value.text, run.id
 
     values = [(ChartValue(value.text, True) if value.text in set_values else value, run) for value, run in runs]
     return tuple(sorted(values, key=place))
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _command_text(setting: tuple[str, str]) -> str:

@@ -20,7 +20,7 @@ NAMES = re.compile(r"(?=.*[a-z\d][-\d])[a-z\d._ -]+")
 """A list of names: of templates, of parsers."""
 HOLES = re.compile(r"(?:\{\})+")
 EDGES = " ;:,"
-"""What joins texts: it belongs to none of them."""
+"""Characters that join texts and belong to none of them."""
 CALLS = frozenset(
     {"compile", "pattern", "split", "get", "startswith", "endswith", "frozenset", "strip", "fullmatch", "option"}
 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SHOWN = 5
 """Runs that a page names."""
 NEAREST = 3
-"""Measured models that a page names where its own has no run."""
+"""How many measured models a page names if its own has no run."""
 # How much these differences count, in doublings of the parameters.
 OTHER_SHAPE, OTHER_INPUT, OTHER_ARCHITECTURE, OTHER_WEIGHTS = 4.0, 2.0, 2.0, 1.0
 

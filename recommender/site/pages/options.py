@@ -155,7 +155,7 @@ def _what_to_set(data: SiteData, option: records.Option, info: OptionInfo) -> It
         (
             f'<a href="md:index.md?{html.escape(urlencode(question))}">{data.html(when)}</a>',
             markup.code(chosen.value) if chosen.emitted else f"{markup.code(chosen.value)} ({data.t('default')})",
-            # The few words are about a value that is written; where the default holds, the reason says why.
+            # The short text describes an emitted value. For a default, show the full reason.
             markup.text(data.brief(option, chosen.brief) if chosen.emitted else data.reason(option, chosen.reason)),
         )
         for when, question in CASES.items()

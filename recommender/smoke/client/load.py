@@ -100,8 +100,8 @@ class _Load:
     def __init__(self, client: Client, target: Target, shape: Shape, plan: LoadPlan) -> None:
         self.client, self.target, self.drawn, self.plan = client, target, shape.drawn, plan
         self.pairs = draws(self.drawn.pairs if self.drawn else [(0, 0)])
-        # Clients begin at turns spread over a conversation, so that all turns are in the load from its beginning. Where
-        # it is cut, at neighbouring ones: how many tokens an invented history has is known once a server counted some.
+        # Clients begin at turns spread over a conversation, so that the load has all turns from its beginning. If the
+        # context is limited, they begin at neighbouring turns: the tokens of an invented history are not known yet.
         drawn = shape.drawn if shape.drawn and not shape.drawn.max_context else None
         apart = drawn.turns // plan.concurrency if drawn and plan.concurrency else 1
         self.begun_talks, self.idle = count(step=max(apart, 1)), deque[Conversation]()

@@ -146,7 +146,7 @@ def startup_failure(lines: tuple[str, ...], status: int) -> Failure:
 
 
 def startup_hang(lines: tuple[str, ...], waited_s: float, silent_s: float) -> Failure:
-    """Return the failure of a server that is not ready and silent."""
+    """Return the failure of a server that is not ready and logs nothing."""
     begun = any("Warm-up lengths" in line or (WAITS.search(line) and MEMORY.search(line)) for line in lines)
     warming = begun and not any("Warm-up finished" in line for line in lines)
     why = "; the warm-up began and never ended, as with a KV cache too small for it" if warming else ""

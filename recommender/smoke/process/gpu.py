@@ -11,6 +11,8 @@ from recommender.common.units import MIB
 from recommender.smoke.failures import Failure
 
 PERIOD_S = 0.1
+SLACK_MIB = 300
+"""MiB above the idle figure that a driver may keep after a process ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +147,10 @@ def cpu_times() -> tuple[int, int]:
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
 
-def wait_for_memory(cards: Gpus, idle_mib: int, seconds: float = 20.0, slack_mib: int = 300) -> bool:
+def wait_for_memory(cards: Gpus, idle_mib: int, seconds: float = 20.0) -> bool:
     """Wait until GPU memory is back at its idle level; return whether it is."""
     end = time.monotonic() + seconds
-    while cards.used_mib() > idle_mib + slack_mib:
+    while cards.used_mib() > idle_mib + SLACK_MIB:
         if time.monotonic() > end:
             return False
         time.sleep(0.1)

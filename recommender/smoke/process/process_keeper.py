@@ -118,7 +118,7 @@ class Keeper:
         self.deadline: float | None = None  # when SIGKILL is due; None while there is no reason to stop
         self.unread = b""
         self.commands: dict[int, int] = {}  # process id -> the order's number
-        self.launched: list[subprocess.Popen[bytes]] = []  # kept: Popen would reap the child of one that is dropped
+        self.launched: list[subprocess.Popen[bytes]] = []  # kept: dropping a Popen would reap its child
         self.poll = select.poll()
         self.wakeup = wakeup_pipe()
         for fd in (channel.fileno(), standby.fileno(), self.wakeup):

@@ -90,7 +90,7 @@ def config(model: Model, mark: Mapping[str, Any], ids: Mapping[str, Any]) -> dic
         common |= own
     if encoder := ENCODERS.get(model.architecture):
         at_the_top = text if model.architecture in (*QWEN_VL, MINICPM, PHI3V) else {}
-        if model.architecture in (MINICPM, PHI3V):  # Transformers 5 would leave None without a class of theirs
+        if model.architecture in (MINICPM, PHI3V):  # else Transformers 5 leaves None
             at_the_top = text | {"rope_parameters": {"rope_type": "default", "rope_theta": text["rope_theta"]}}
         return at_the_top | common | encoder.config(model, text, {**ids, **tokenizer.special_tokens(model).ids})
     if model.architecture == CHAT_LAYOUT:

@@ -15,7 +15,7 @@ UNKNOWN = object()
 """What the chart's values do not say."""
 DEEPEST = 20
 LONGEST, LONGEST_VALUE = 2000, 20_000
-"""Characters of an expression, and of what it is."""
+"""Most characters of an expression, and of its value."""
 VERB = pattern(r"%[svdq%]")
 Scope = Mapping[str, Any]
 """The variables of a template; the empty name is the dot."""

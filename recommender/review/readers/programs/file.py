@@ -55,7 +55,7 @@ MOST_BEFORE = 12
 MOST_WORDS = 400
 MOST_COMMANDS = 200
 MOST_WALKED = 3000
-"""Tokens of one list, or before a word in one."""
+"""Most tokens read in a list, or before a word in it."""
 MOST_STEPS = 200_000
 LONGEST_TEXT = 100_000
 PROGRAM = "lmdeploy"

@@ -1,7 +1,7 @@
 """Split programs in JavaScript, Go, Rust, Java, Groovy and the like into tokens, and read their constants.
 
-What launches a server in them looks alike: texts in lists and calls. A compiled grammar of tree-sitter for each
-language would be much to install for that.
+A launch looks alike in all of them: texts in lists and calls. That does not justify installing a compiled
+tree-sitter grammar for each language.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from recommender.review.readers.python.scopes import Scopes
 
 FIRST = 4
-"""The words among which a command's program is."""
+"""How many first words may hold a command's program."""
 MOST_BRANCHES = 20
 
 

@@ -4,11 +4,11 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.values import Values
+from recommender.review.script.python_uses import last_name
 
 DEEPEST = 4
-"""How many dictionaries copy each other."""
+"""Most dictionaries in a row that copy each other."""
 
 
 class Change(NamedTuple):

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from recommender.review.readers.python.branches import runs_with
 from recommender.review.readers.python.changes import dictionary, named_value
 from recommender.review.readers.python.lists import ends_before, in_loop
-from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.values import Values
 from recommender.review.script.model import Assignment, Word
+from recommender.review.script.python_uses import last_name
 from recommender.review.script.source_map import SourceText
 
 DEEPEST = 3

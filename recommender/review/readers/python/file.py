@@ -17,7 +17,6 @@ from recommender.review.readers.python.imports import imports, modules
 from recommender.review.readers.python.lists import ends_before, in_loop
 from recommender.review.readers.python.parts import Later, Parts, alternatives, classes, merged, replaced, with_parts
 from recommender.review.readers.python.processes import Processes
-from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.shared import names_of, root
 from recommender.review.readers.python.tables import rows
 from recommender.review.readers.python.values import Values
@@ -32,6 +31,7 @@ from recommender.review.script.model import (
     Span,
     Word,
 )
+from recommender.review.script.python_uses import last_name
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText
 
 CONFIGS = frozenset({*ENGINES, "VisionConfig", "ChatTemplateConfig", "GenerationConfig", "SpeculativeConfig"})
@@ -40,7 +40,7 @@ PARAMETERS = ("model_path", "backend_config", "chat_template_config", "log_level
 POSITIONAL = {"ChatTemplateConfig": ("model_name",)}
 """The first parameters of a configuration class, where they are the same in each release."""
 STARTS = ("pipeline", "Pipeline", "serve", "AsyncEngine", "VLAsyncEngine")
-"""What of LMDeploy loads a model, or did: a function, or a class."""
+"""Functions and classes of LMDeploy that load a model in some release."""
 TAKEN = frozenset(
     {*PARAMETERS, "trust_remote_code", "speculative_config", "allowed_media_domains", "vision_config", "model_name"}
 )
@@ -203,11 +203,11 @@ class _File:
         gone = self.known.get(called, called) == "serve"  # of old releases: a server, as a function
         for name, (value, keyword) in given.items():
             if name not in TAKEN and not (gone or engine):
-                self._add_configuration(name, value, Parts())  # it is read, but has no effect
+                self._add_configuration(value, Parts())  # it is read, but has no effect
                 lost = self._option(f"pipeline.{name}", value, keyword, "pipeline")
                 parts.options.append(lost._replace(values=()))
             elif name.endswith("_config"):
-                if not self._add_configuration(name, value, parts):
+                if not self._add_configuration(value, parts):
                     unknown.append(value)
             else:
                 parts.options.append(self._option(name, value, keyword, "pipeline"))
@@ -247,7 +247,7 @@ class _File:
             around = self.values.scopes.parents.get(id(around))
         return None
 
-    def _add_configuration(self, name: str, value: ast.expr, parts: Parts) -> bool:
+    def _add_configuration(self, value: ast.expr, parts: Parts) -> bool:
         """Follow a configuration, created in place or through a name; return whether that worked."""
         self.use, copies = value, list[ast.expr]()
         for _ in range(6):

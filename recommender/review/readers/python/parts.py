@@ -4,12 +4,12 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.values import Values
 from recommender.review.script.model import GivenOption, Launch, Word
+from recommender.review.script.python_uses import last_name
 
 Later = dict[int, dict[str, GivenOption | None]]
-"""What blocks of a program change in a configuration; of a field that one takes out, None."""
+"""Changes of a configuration by later blocks; None for a field that one removes."""
 
 
 @dataclass

@@ -9,13 +9,13 @@ from recommender.common.pattern import pattern
 from recommender.review.readers.python.branches import of_branch
 from recommender.review.readers.python.changes import changes, dictionary, dotted
 from recommender.review.readers.python.environment import Environment
-from recommender.review.readers.python.scopes import last_name
 from recommender.review.readers.python.shared import names_of, root
 from recommender.review.readers.python.tables import rows
 from recommender.review.readers.python.values import Values
 from recommender.review.script.launches import Surroundings, launch
 from recommender.review.script.mentions import LAUNCH
 from recommender.review.script.model import Launch, Word
+from recommender.review.script.python_uses import last_name
 from recommender.review.script.source_map import Field, Mapped, SourceText
 from recommender.review.script.unwrap import unwrap
 from recommender.review.shell.inner_scripts import script_text, walk
@@ -25,7 +25,7 @@ PROCESSES = frozenset(
     {"run", "Popen", "call", "check_call", "check_output", "execvp", "execv", "spawn", "exec_command"}
 )
 SPREAD = {"create_subprocess_exec": 0, "execlp": 1, "execl": 1}
-"""Calls whose arguments are the words, behind so many others."""
+"""Calls whose arguments are a command's words, and how many arguments come before them."""
 SHELLED = frozenset({"system", "system_raw", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell"})
 STARTERS = frozenset({"serve", "proxy", "api_server", "*"})
 """What of LMDeploy's modules starts a server once it is imported."""
@@ -108,7 +108,7 @@ class Processes:
                 launches = list(self._command(node))
                 mentions = [at for at in mentions if at not in here] if launches else mentions
                 parent = self.values.scopes.parents.get(id(node))
-                whole = isinstance(parent, ast.keyword) and parent.arg == "command"  # of a container
+                whole = isinstance(parent, ast.keyword) and parent.arg == "command"  # a container's command
                 side_by_side = isinstance(parent, ast.List | ast.Tuple) and self.at_once
                 for launch in launches:
                     yield launch._replace(unsure=launch.unsure or not whole, background=side_by_side)
@@ -138,7 +138,7 @@ class Processes:
         if name in SPREAD:
             words = [word for item in node.args[SPREAD[name] :] for word in self.values.item(item)]
             yield from self._process_launches(words, node)
-        elif len(node.args) > 1 and name == "run" and _is_word(node.args[0]):  # of a session of nox
+        elif len(node.args) > 1 and name == "run" and _is_word(node.args[0]):  # nox: session.run("python", ...)
             words = [word for item in node.args for word in self.values.item(item)]
             yield from self._process_launches(words, node)
         elif node.args and name in PROCESSES | SHELLED:

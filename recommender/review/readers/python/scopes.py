@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from recommender.review.readers.python.growth import Growth, grown_by, key_of
+from recommender.review.script.python_uses import last_name
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 REMOTE = frozenset({"remote", "bind"})
@@ -17,7 +18,7 @@ DECLARES = frozenset({"add_argument", "option"})
 """Calls that declare an option: of argparse, and of click, where a function takes it as a parameter."""
 PARSED = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses"})
 DECLARED = frozenset({"Field", "field", "ib", "attrib", "Option", "Argument"})
-"""Calls that hold the default of a field: of pydantic, dataclasses and attrs; or of a parameter, as of typer."""
+"""Calls that set the default of a field (pydantic, dataclasses, attrs) or of a parameter (typer)."""
 USUAL = frozenset({"args", "opt", "opts", "options", "arguments", "cli_args", "flags", "ns", "namespace"})
 """Names of parsed arguments, where a function takes them as a parameter."""
 
@@ -120,7 +121,7 @@ class Scopes:
     def _call(self, node: ast.Call) -> None:
         name = last_name(node.func)
         self.calls.setdefault(name, []).append(node)
-        if name in REMOTE and isinstance(node.func, ast.Attribute):  # of Ray: it creates an object of the class
+        if name in REMOTE and isinstance(node.func, ast.Attribute):  # Ray: Class.remote() creates an object
             self.calls.setdefault(last_name(node.func.value), []).append(node)
         if name in DECLARES:
             given = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
@@ -193,7 +194,7 @@ class Scopes:
             at -= bool(scope.owner and parameters[:1] in (["self"], ["cls"])) if at >= 0 else 0
             positional = calls[0].args[at] if 0 <= at < len(calls[0].args) else None
             spread = [arg.value for arg in calls[0].args if isinstance(arg, ast.Starred)]
-            starred = any("argv" not in ast.unparse(value) for value in spread)  # of a program, words may be left out
+            starred = any("argv" not in ast.unparse(value) for value in spread)  # a program's own words may be missing
             positional = None if spread else positional
             hidden = any(keyword.arg is None for keyword in calls[0].keywords)
             if given is not None or (positional is not None and not starred):
@@ -342,8 +343,3 @@ def _binds(node: ast.AST) -> Iterator[str]:
 
 def _end(node: ast.expr) -> tuple[int, int]:
     return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-
-
-def last_name(node: ast.expr) -> str:
-    """Return the last name of a callee: ``c`` for ``a.b.c``."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from recommender.common.parse import parse_toml
 from recommender.common.pattern import pattern
 from recommender.common.user_file import Unreadable
-from recommender.review.readers.python.scopes import FUNCTIONS, last_name
+from recommender.review.readers.python.scopes import FUNCTIONS
 from recommender.review.readers.yaml_nodes import Node, UnreadableYaml, documents
 from recommender.review.script import sibling_files
+from recommender.review.script.python_uses import last_name
 from recommender.review.script.source_map import join_pieces
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 LOADERS = frozenset({"safe_load", "full_load", "unsafe_load", "load"})
 SAME = frozenset({"to_container", "to_object", "dict", "DictConfig", "EasyDict", "Box", "Munch", "create"})
-"""Functions that give the settings that they take."""
+"""Functions that return the settings that they are given."""
 OPENS = frozenset({"open", "read_text", "read", "read_bytes"})
 FILE = pattern(r"[^\s\0]+\.(?:ya?ml|json|toml)")
 NUMBER = pattern(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")

@@ -4,7 +4,8 @@ import ast
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from recommender.review.readers.python.scopes import FUNCTIONS, Scopes, last_name
+from recommender.review.readers.python.scopes import FUNCTIONS, Scopes
+from recommender.review.script.python_uses import last_name
 
 MOST_ROWS = 12
 DUMPS = ("asdict", "vars")

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from recommender.common.pattern import pattern
 from recommender.review.readers.python import lists
 from recommender.review.readers.python.format_strings import formatted
-from recommender.review.readers.python.scopes import Scopes, last_name
+from recommender.review.readers.python.scopes import Scopes
 from recommender.review.readers.python.settings_file import SettingsFile, environment_name
 from recommender.review.readers.python.tables import entry
+from recommender.review.script.python_uses import last_name
 from recommender.review.script.source_map import Field, Piece, SourceText, join_pieces, limited, split_pieces
 
 MOST_EXPRESSIONS = 400
@@ -36,7 +37,7 @@ class Values:
         self.followed: list[tuple[int, int]] = []
         self.left, self.words_left = MOST_EXPRESSIONS, MOST_WORDS
         self.bound: dict[str, ast.expr] = {}
-        """What the variables of a loop are in one of its turns."""
+        """Values of a loop's variables in one turn."""
         self.settings = SettingsFile(self)
 
     # --- places

@@ -33,7 +33,7 @@ MANY_PASSES = 3
 COSTS = "Each further pass costs time; a value that holds the whole prompt lowers TTFT."
 COSTS_ENCODING = "Each further pass costs time and encodes the images again; a value that holds the prompt lowers TTFT."
 BUFFERS = "host-memory-of-image-buffers"
-"""In the releases of this thread, more prefill tokens cost more than they gain."""
+"""In the releases of this known issue, more prefill tokens cost more than they gain."""
 
 
 @option_rule(

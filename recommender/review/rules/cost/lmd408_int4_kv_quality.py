@@ -25,7 +25,7 @@ from recommender.review.rule import Case, Diagnostic, Diagnostics, LaunchSetting
 from recommender.review.rules import surroundings
 
 AGAINST = "int4-kv-bad-for-qwen3"
-"""In this thread a maintainer advises against 4 bits for one model."""
+"""A known issue in which a maintainer advises against 4 bits for one model."""
 NAMED = "qwen3-32b"
 FEWEST = 4
 FOUR_BITS = ("4", "int4")

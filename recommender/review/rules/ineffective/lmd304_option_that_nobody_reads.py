@@ -30,7 +30,7 @@ NOBODY = frozenset({"nobody"})
 OWN_RULES = frozenset({"vision-max-batch-size"})
 SCHEDULING = frozenset({"num-tokens-per-iter", "max-prefill-iters"})
 STORED = frozenset({"rope-scaling-factor"})
-"""Options that the engine's configuration keeps and nothing reads: so in Python too."""
+"""Options that the engine's configuration stores and nothing reads, so Python has no use for them either."""
 READ_UP_TO = Version("0.17.0")
 """The C++ source of this release and of later ones is unknown."""
 

@@ -27,7 +27,7 @@ from recommender.review.rules.ineffective.lmd311_variable_that_nobody_reads impo
 from recommender.review.script.model import Assignment, Launch, Script, Span
 
 OF_EACH_CALL = ("TOKENIZERS_PARALLELISM",)
-"""What a pipeline, within the program's own process, reads again and again."""
+"""Variables that a pipeline, which runs in the program's own process, reads at each call."""
 COPIED = "A process copies the environment when it starts; set the variable before the command."
 READ = "It is read while the model is loaded; set it before that, best at the top of the file."
 SERVERS = ("OMP_", "CUDA_VISIBLE_DEVICES", "TOKENIZERS_PARALLELISM", "MKL_NUM_THREADS", "NCCL_")

@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterator
 
 from recommender.common.pattern import pattern
+from recommender.common.units import read_number
 from recommender.review.rule import Diagnostic, Diagnostics, script_rule
 from recommender.review.script.model import Comment, Script, Word
 
@@ -99,7 +100,7 @@ def _contradiction(text: str, name: str, value: str, same_line: bool) -> str:
     """Return the value that the comment states instead; empty if it does not contradict."""
     if name in VISIBLE:
         return _other_gpus(text, value)
-    number = _number(value)
+    number = read_number(value)
     if number is None:
         return ""
     named = re.escape(name).replace("_", "[ _-]?")
@@ -125,10 +126,3 @@ def _other_gpus(text: str, value: str) -> str:
     if gpus and set(re.findall(r"\d+", gpus[1])) != set(listed):
         return gpus[0]
     return ""
-
-
-def _number(value: str) -> float | None:
-    try:
-        return float(value)
-    except ValueError:
-        return None

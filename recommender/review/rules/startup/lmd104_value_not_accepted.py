@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 PLACEHOLDER = pattern(r"\{\}|\{\{.*\}\}|\$\{\w+\..*\}")
-"""What another program replaces before a shell sees it: of parallel and xargs, just and Jinja, Terraform."""
+"""Placeholders that another program (parallel, xargs, just, Jinja, Terraform) replaces before the shell reads them."""
 
 
 @launch_rule(

@@ -33,7 +33,7 @@ RANGES = ("block-length-ampere", "block-length-before-ampere", "block-length-pyt
 OTHERS = frozenset({"cache-max-entry-count", "omp-num-threads"})
 """Options whose range has a rule of its own."""
 CHOSEN = frozenset({"async", "device", "distributed-executor-backend", "log-level", "model-format", "moe-a2a-backend"})
-"""Options among whose words the configuration of an engine, the engine, or the logger chooses in Python, too."""
+"""Options whose words are checked in Python too: by an engine's configuration, the engine or the logger."""
 CAPTURED = "cudagraph-capture-batch-sizes"
 WHOLE = pattern(r"[-+]?\d{1,9}")
 DTYPES = ("auto", "float16", "bfloat16")
