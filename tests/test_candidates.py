@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from variants import IMAGES, STORE, TEXT, resolve, store_with, variant
 
-from recommender.choose import candidates
+from recommender.choose import candidates, prefill_budget
 from recommender.common.errors import RequestError
 from recommender.estimate import cache_sizing, memory
 from recommender.estimate.configuration import Configuration
@@ -60,7 +60,7 @@ def test_of_texts_other_budgets_come_after_lmdeploys_own() -> None:
 def test_experts_are_read_seldom_for_many_long_prompts(model: str, workload: str, clients: int, budget: int) -> None:
     """Mixtures that do little but prefill get passes of 16,384 tokens (32.0 and 30.4 requests/s on one H100)."""
     resolved = resolve(gpu="H100-80G", model=model, workload=workload, concurrency=clients)
-    assert candidates.usual_budget(resolved) == budget
+    assert prefill_budget.usual_budget(resolved) == budget
     assert {config.prefill_tokens for config in next(candidates.tiers(resolved))} == {budget}
 
 

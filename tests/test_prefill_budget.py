@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from variants import TEXT, resolve
 
-from recommender.estimate import prefill_budget
+from recommender.choose import prefill_budget
 
 
 def image(concurrency: int = 1, output: int = 16, size: tuple[int, int] = (448, 448), **asked: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from recommender.choose import constraints
 from recommender.choose.batch_room import default_batch
-from recommender.choose.candidates import default_values, tiers
+from recommender.choose.candidates import tiers
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.needs import list_needs
 from recommender.choose.reasons import Explanation, explain
@@ -19,7 +19,7 @@ from recommender.estimate.configuration import Configuration
 from recommender.knowledge import option_values
 from recommender.knowledge.conditions import parse
 from recommender.knowledge.engines import is_read
-from recommender.knowledge.eras import within
+from recommender.knowledge.eras import default_values, within
 from recommender.knowledge.other_servers import closest_option
 from recommender.knowledge.provenance import code_caveat, measured_lines
 from recommender.knowledge.store import Store

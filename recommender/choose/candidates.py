@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
-from types import MappingProxyType
-
-from packaging.version import Version
 
 from recommender.choose.needs import apply_needs
+from recommender.choose.prefill_budget import list_budgets, usual_budget
 from recommender.common.fast_replace import fast_replace
 from recommender.estimate import memory
 from recommender.estimate.cache_need import count_needed_tokens, shared_tokens
 from recommender.estimate.cache_sizing import BLOCK, session_length, size_cache
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.engines.engine import ENGINES
-from recommender.estimate.prefill_budget import budgets
-from recommender.knowledge.eras import options_of
+from recommender.knowledge.eras import default_values
 from recommender.knowledge.store import Store
 from recommender.request.resolved_request import ResolvedRequest
 
@@ -87,7 +84,7 @@ def _group(resolved: ResolvedRequest, kv_bits: int, tiles: int, structured: bool
     for tp, servers, share in splits(resolved):
         least = math.ceil(resolved.concurrency / servers)
         for batch in _batches(resolved, least):
-            for prefill_tokens in _whole_texts(resolved, _budgets(resolved, tiles, batch)):
+            for prefill_tokens in list_budgets(resolved, tiles, batch):
                 yield _complete(resolved, kv_bits, tiles, structured, (tp, servers, share), batch, prefill_tokens)
 
 
@@ -99,50 +96,6 @@ def _batches(resolved: ResolvedRequest, least: int) -> tuple[int, ...]:
     """
     quick = ENGINES[resolved.engine].DECODE_ROUNDS and resolved.request.ttft_ms
     return (least, 2 * least) if quick else (least,)
-
-
-def _budgets(resolved: ResolvedRequest, tiles: int, batch: int) -> list[int]:
-    """Return the prefill budgets to try, of an engine that gains by none only that of the release."""
-    return budgets(resolved, tiles, batch) if ENGINES[resolved.engine].OTHER_BUDGETS else [default_budget(resolved)]
-
-
-def _whole_texts(resolved: ResolvedRequest, sizes: list[int]) -> list[int]:
-    """Return the budgets and, for text, the usual one; of these the ones that hold the mean text, if any.
-
-    Cutting texts lost 18 % (2,048 on code with 64 in flight, one H100).
-    """
-    if resolved.images:
-        return sizes
-    sizes = sorted({*sizes, default_budget(resolved), usual_budget(resolved)})
-    return [size for size in sizes if size >= resolved.input_tokens()] or sizes
-
-
-def default_budget(resolved: ResolvedRequest) -> int:
-    """Return the prefill budget in tokens that the release uses without an option."""
-    return int(default_values(resolved.store, resolved.version)["prefill_tokens"])
-
-
-EXPERTS_BUDGET = 16_384
-PROMPTS_PER_ANSWER = 32
-"""Prompt tokens per output token from which a server mostly prefills."""
-FULL_PASSES = 16
-"""Full passes of concurrent prompts from which the larger budget pays."""
-
-
-def usual_budget(resolved: ResolvedRequest) -> int:
-    """Return the prefill budget in tokens that wins ties: that of the release; 0 for images: theirs were measured.
-
-    Twice that for many long prompts with short answers on a mixture of experts, which reads all its experts in each
-    pass: 4 to 5 % more requests/s, and first tokens after 3.2 instead of 5.3 s (gpt-oss-20b, ``code`` with 256 in
-    flight, one H100; h100-sweep-gpt-oss-code-2026-11-26-budget-16384). With 64 in flight it gained nothing clear.
-    """
-    if resolved.images:
-        return 0
-    prompt, usual = resolved.input_tokens(), default_budget(resolved)
-    many = resolved.concurrency * prompt >= FULL_PASSES * EXPERTS_BUDGET and not resolved.rps
-    prefills = prompt >= PROMPTS_PER_ANSWER * resolved.output_tokens
-    mixture = resolved.engine == "turbomind" and resolved.model.text.mixture
-    return max(usual, EXPERTS_BUDGET) if mixture and many and prefills else usual
 
 
 def splits(resolved: ResolvedRequest) -> list[tuple[int, int, int]]:
@@ -240,10 +193,3 @@ def _repeats(resolved: ResolvedRequest) -> bool:
     if resolved.images:
         return False
     return resolved.prefix_tokens >= BLOCK or resolved.turns > 1 or resolved.request.repeated_share >= REPEATED
-
-
-@lru_cache(maxsize=128)
-def default_values(store: Store, version: Version) -> Mapping[str, str]:
-    """Return a release's default of each option with a setting, as text by setting."""
-    defaults = {store.flags[name].setting: era.default for name, era in options_of(store, version).items()}
-    return MappingProxyType({setting: default for setting, default in defaults.items() if setting})

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, get_args
 
 from recommender.choose.batch_room import room_bytes
 from recommender.choose.needs import find_unmet, list_needs, write_needs
+from recommender.choose.prefill_budget import steady_budget
 from recommender.common.units import GIB, MIB
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.memory_items import Memory, usable_bytes
-from recommender.estimate.prefill_budget import steady_budget
 from recommender.estimate.scheduler.simulation import Timed
 from recommender.estimate.speed import Speed
 from recommender.knowledge.conditions import Condition, Value, fill, parse, version

@@ -11,6 +11,7 @@ from recommender.choose import batch_room, candidates, constraints
 from recommender.choose.constraints import ConstraintFinding, ParsedConstraint
 from recommender.choose.feasibility import is_hopeless
 from recommender.choose.pick import pick
+from recommender.choose.prefill_budget import usual_budget
 from recommender.estimate import memory, speed
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.coverage import TURBOMIND, list_measured_gpus
@@ -156,7 +157,7 @@ def search(resolved: ResolvedRequest, room: bool = True, short: bool = False) ->
         fits = [entry for entry in assessed if not entry.findings]
         passed = [entry.candidate for entry in fits if entry.candidate and not entry.missed]
         if passed:
-            usual = candidates.usual_budget(resolved)
+            usual = usual_budget(resolved)
             picked = _with_8_bits(resolved, pick(passed, resolved.request.goal, usual), fact_values, applicable)
             larger = batch_room.larger_batches(resolved, picked.config) if room else ()
             best = _make_room(resolved, picked, larger, fact_values, applicable)
@@ -255,7 +256,7 @@ def _find_near(resolved: ResolvedRequest, fits: list[Assessed], fact_values: Map
     by_excess = {id(entry): excess(entry.candidate, request) for entry in fits if entry.candidate}
     least = min(by_excess.values())
     close = [entry.candidate for entry in fits if entry.candidate and by_excess[id(entry)] <= least + MUCH_ALIKE]
-    best = predict(resolved, pick(close, request.goal, candidates.usual_budget(resolved)).config, fact_values)
+    best = predict(resolved, pick(close, request.goal, usual_budget(resolved)).config, fact_values)
     values = {**best.values, **constraints.best_speed_values(best.speed, request)}
     goals = [rule for rule in constraints.parse_all(resolved.store) if rule.record.id in _goals(resolved)]
     return None if constraints.find_violated(goals, values, estimated=(True,)) else best

@@ -26,3 +26,10 @@ def options_of(store: Store, version: Version) -> Mapping[str, records.Era]:
     """Return the era of every option that a release has, by flag id."""
     eras = ((flag.id, era) for flag in store.flags.values() for era in flag.eras)
     return MappingProxyType({name: era for name, era in eras if within(era.since, era.until, version)})
+
+
+@lru_cache(maxsize=128)
+def default_values(store: Store, version: Version) -> Mapping[str, str]:
+    """Return a release's default of each option with a setting, as text by setting."""
+    defaults = {store.flags[name].setting: era.default for name, era in options_of(store, version).items()}
+    return MappingProxyType({setting: default for setting, default in defaults.items() if setting})

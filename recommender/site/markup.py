@@ -157,7 +157,7 @@ def sources(store: Store, fact_sources: records.Sources, say: Say = str, release
 
 
 def reason(store: Store, claim: str, because: str, say: Say = str) -> str:
-    """Return a claim's reason, and folded what its runs measured, all loads included."""
+    """Return a claim's reason, and below it, folded, what its runs measured under all loads."""
     measured = "<br>".join(prose(store, line) for line in measured_lines(store, claim, say))
     folded = f' <details class="figures"><summary>{say("Measured")}</summary>{measured}</details>'
     return prose(store, say(because)) + (folded if measured else "")

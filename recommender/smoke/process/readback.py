@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recommender.choose import batch_room
-from recommender.choose.candidates import default_values
 from recommender.estimate.cache_sizing import BLOCK
 from recommender.estimate.engines.engine import ENGINES
 from recommender.estimate.model_shape import kv_bytes_per_token
+from recommender.knowledge.eras import default_values
 
 if TYPE_CHECKING:
     from recommender.request.resolved_request import ResolvedRequest

@@ -200,7 +200,7 @@ class _File:
             given[name] = (value, keyword)
         model = given.pop("model_path", (None, None))[0]
         unknown: list[ast.expr] = []
-        gone = self.known.get(called, called) == "serve"  # of old releases: a server, as a function
+        gone = self.known.get(called, called) == "serve"  # old releases: a function that starts a server
         for name, (value, keyword) in given.items():
             if name not in TAKEN and not (gone or engine):
                 self._add_configuration(value, Parts())  # it is read, but has no effect
