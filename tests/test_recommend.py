@@ -11,7 +11,7 @@ from recommender.choose import constraints, rate, recommend, relax
 from recommender.choose.select import Choice, NoCandidate, Rejections, choose, predict
 from recommender.common.errors import UnknownName
 from recommender.request.request import Request
-from recommender.request.resolved_request import ResolvedRequest
+from recommender.request.resolved_request import ResolvedRequest, resolve_with_checkpoint
 
 FINDING = constraints.ConstraintFinding("batch", "reject", "too small", "more", STORE.claims)  # type: ignore[arg-type]
 
@@ -214,10 +214,10 @@ def test_the_knowledge_may_be_given() -> None:
 def test_a_model_that_is_no_folder_is_unknown(tmp_path: Any) -> None:
     """A name with near names; a path that is no checkpoint says so; near names are not asked for a path."""
     with pytest.raises(UnknownName, match="unknown model 'internvl3-8b-awk': did you mean"):
-        recommend.resolve_with_checkpoint(Request(gpu="l4", model="internvl3-8b-awk"), STORE)
+        resolve_with_checkpoint(Request(gpu="l4", model="internvl3-8b-awk"), STORE)
     with pytest.raises(UnknownName, match=r"^--model: '.*missing' is not a folder with a config\.json$"):
-        recommend.resolve_with_checkpoint(Request(gpu="l4", model=str(tmp_path / "missing")), STORE)
-    assert recommend.resolve_with_checkpoint(Request(gpu="l4", model=IMAGES), STORE).model.id == IMAGES
+        resolve_with_checkpoint(Request(gpu="l4", model=str(tmp_path / "missing")), STORE)
+    assert resolve_with_checkpoint(Request(gpu="l4", model=IMAGES), STORE).model.id == IMAGES
 
 
 def test_a_folder_is_read_from_its_own_files(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,6 +232,6 @@ def test_a_folder_is_read_from_its_own_files(tmp_path: Any, monkeypatch: pytest.
 
     (tmp_path / "config.json").write_text("{}")
     monkeypatch.setattr(checkpoint, "read", reading)
-    made = recommend.resolve_with_checkpoint(Request(gpu="l4", model=str(tmp_path)), STORE)
+    made = resolve_with_checkpoint(Request(gpu="l4", model=str(tmp_path)), STORE)
     assert (made.model.id, made.weight_bytes, made.model_source) == (IMAGES, 12_345, "here")
     assert read == [(tmp_path, STORE)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -15,7 +14,7 @@ from recommender.choose.rate import bound_by_arrivals, choose_for_rate, most_ser
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.relax import RequestChange, suggest_change, suggest_others
 from recommender.choose.select import RATE_CONSTRAINT, Candidate, Choice, NoCandidate, choose, predict
-from recommender.common.errors import UnknownName, UserError
+from recommender.common.errors import UserError
 from recommender.common.exit_codes import NEGATIVE
 from recommender.common.version import __version__
 from recommender.estimate.configuration import Configuration
@@ -26,10 +25,14 @@ from recommender.estimate.speed import Speed, replay
 from recommender.estimate.uncertainty import Range
 from recommender.knowledge.engines import LABELS, EngineName
 from recommender.knowledge.load import load
-from recommender.knowledge.names import resolve_model, resolve_release
 from recommender.knowledge.store import Store
 from recommender.request.request import Request
-from recommender.request.resolved_request import ResolvedRequest, check_context, engines_for, resolve_request
+from recommender.request.resolved_request import (
+    ResolvedRequest,
+    check_context,
+    engines_for,
+    resolve_with_checkpoint,
+)
 
 if TYPE_CHECKING:
     from recommender.choose.advisers import GivenSettings
@@ -163,31 +166,6 @@ def configure_adviser(
     if config.backend != resolved.engine:  # drop the note on why we would take the other
         notes = tuple(note for note in notes if not note.startswith(f"{LABELS[resolved.engine].title}: "))
     return Setup(replace(resolved, engine=cast(EngineName, config.backend), notes=notes), config), given
-
-
-def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
-    """Return a request with its names resolved.
-
-    A model that is a folder is read from its files. Raises UnknownName, RequestError or
-    CheckpointError.
-    """
-    try:
-        resolve_model(store, request.model)
-    except UnknownName:
-        from recommender.request.model_folder import find_folder, looks_like_path, shorten_path
-        from recommender.request.unknown_model import explain_unknown
-
-        folder = find_folder(request.model)
-        if folder:
-            from recommender.request import checkpoint
-
-            return resolve_request(replace(request, model=folder), store, checkpoint.read(Path(folder), store))
-        if looks_like_path(request.model):
-            shown = shorten_path(request.model)
-            raise UnknownName(f"--model: {shown} is not a folder with a config.json") from None
-        release = resolve_release(store, request.lmdeploy, "--lmdeploy")
-        raise UnknownName(explain_unknown(store, request.model, release.id)) from None
-    return resolve_request(request, store)
 
 
 def _with_hint(resolved: ResolvedRequest, near: Choice) -> Choice:

@@ -48,9 +48,10 @@ def command(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
     from recommender.knowledge.load import load
     from recommender.render import report
     from recommender.render.json_output import to_json
+    from recommender.request.resolved_request import resolve_with_checkpoint
 
     request, store = build_request(options), load()
-    resolved = recommend.resolve_with_checkpoint(request, store)
+    resolved = resolve_with_checkpoint(request, store)
     estimate = recommend.recommend_adviser(request, "defaults", settings(resolved, words), store=store)
     click.echo(to_json(estimate) if as_json else report.estimate(estimate), nl=False)
     sys.exit(NEGATIVE if any(finding.severity == "reject" for finding in estimate.findings) else CLEAN)

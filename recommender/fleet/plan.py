@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from recommender.choose.recommend import resolve_with_checkpoint
 from recommender.common.errors import RequestError
 from recommender.fleet.aim import Aim
 from recommender.fleet.alternatives import SIZES
@@ -12,7 +11,7 @@ from recommender.knowledge.names import PART, resolve_gpu
 from recommender.knowledge.store import Store
 from recommender.request.command_line import parse_gpu
 from recommender.request.request import Request
-from recommender.request.resolved_request import check_context
+from recommender.request.resolved_request import check_context, resolve_with_checkpoint
 
 CORES_A_CARD = 16
 NONE: Mapping[str, float] = MappingProxyType({})

@@ -10,7 +10,6 @@ from functools import cache, cached_property
 from statistics import NormalDist
 from typing import Any, Literal, TypeAlias
 
-from recommender.choose.recommend import resolve_with_checkpoint
 from recommender.choose.select import Choice, NoCandidate, choose
 from recommender.common.text import count
 from recommender.estimate import uncertainty
@@ -24,7 +23,7 @@ from recommender.fleet.cores import idle_cores, request_cores
 from recommender.fleet.rate_search import EXACT, UNBOUNDED, RateSearch, ServerState, rung_at, slowed
 from recommender.knowledge.store import Store
 from recommender.request.request import Request
-from recommender.request.resolved_request import ResolvedRequest
+from recommender.request.resolved_request import ResolvedRequest, resolve_with_checkpoint
 
 CONCURRENCIES = (8, 32, 128)
 """Concurrent requests that a server may be sized for."""

@@ -105,7 +105,7 @@ def context(recommendation: Recommendation, comments: str = COMMENTS[0]) -> dict
     engine_config = LABELS[config.backend].config_class
     return {
         "rec": recommendation,
-        "facts": resolved,
+        "resolved": resolved,
         "config": config,
         "memory": recommendation.memory,
         "speed": recommendation.speed,
@@ -119,7 +119,6 @@ def context(recommendation: Recommendation, comments: str = COMMENTS[0]) -> dict
         "engine_config": engine_config,
         "fields": config_fields(recommendation, emitted, engine_config),
         "template": config_fields(recommendation, emitted, TEMPLATE_CONFIG),
-        "left": [option for option in recommendation.explanations if option.kind == "flag" and not option.emitted],
         "asks_revision": asks_revision(recommendation),
         "python_minimum": oldest,
         "python_end": end,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from packaging.version import Version
@@ -235,6 +236,30 @@ def resolve_request(
         image_sizes=read_mix(request.image_mix) if images else (),
         engine=engine,
     )
+
+
+def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
+    """Return a request with its names resolved; a model that is a folder is read from its files.
+
+    Raises UnknownName, RequestError or CheckpointError.
+    """
+    try:
+        resolve_model(store, request.model)
+    except UnknownName:
+        from recommender.request.model_folder import find_folder, looks_like_path, shorten_path
+        from recommender.request.unknown_model import explain_unknown
+
+        folder = find_folder(request.model)
+        if folder:
+            from recommender.request import checkpoint
+
+            return resolve_request(replace(request, model=folder), store, checkpoint.read(Path(folder), store))
+        if looks_like_path(request.model):
+            shown = shorten_path(request.model)
+            raise UnknownName(f"--model: {shown} is not a folder with a config.json") from None
+        release = resolve_release(store, request.lmdeploy, "--lmdeploy")
+        raise UnknownName(explain_unknown(store, request.model, release.id)) from None
+    return resolve_request(request, store)
 
 
 def check_context(resolved: ResolvedRequest) -> None:

@@ -19,7 +19,7 @@ from recommender.knowledge.store import Store
 from recommender.render.head import read_head
 from recommender.request import command_line
 from recommender.request.request import MAX_COUNT, Request
-from recommender.request.resolved_request import ResolvedRequest, resolve_request
+from recommender.request.resolved_request import ResolvedRequest, resolve_request, resolve_with_checkpoint
 from recommender.review.releases import Pinned, covered, is_older, release_of
 from recommender.review.script import batch_job
 from recommender.review.script.model import Launch, Script, Word
@@ -319,6 +319,4 @@ def _resolve_known(request: Request, store: Store) -> ResolvedRequest:
     try:
         return resolve_request(request, store)
     except UnknownName:
-        from recommender.choose.recommend import resolve_with_checkpoint  # a local checkpoint folder
-
-        return resolve_with_checkpoint(request, store)
+        return resolve_with_checkpoint(request, store)  # a local checkpoint folder

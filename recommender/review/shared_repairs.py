@@ -33,7 +33,8 @@ def settle(script: Script, reports: Reports) -> Iterator[Diagnostic]:
         yield from (diagnostic for _, diagnostic in reports)
         return
     places = _RepairPlaces(script, reports)
-    local = _RepairPlaces(script, [(case, _with(each, places.moved(case, each.fix))) for case, each in reports])
+    moved = [(case, finding._replace(fix=places.moved(case, finding.fix))) for case, finding in reports]
+    local = _RepairPlaces(script, moved)
     settled: dict[tuple[Span, str], list[Fix | None]] = {}
     for _, diagnostic in local.reports:
         fix = diagnostic.fix
@@ -49,10 +50,6 @@ def apart(case: Case, option: str, edit: Edit) -> Edit | None:
     """Return the edit of an option's value that no other program reads; None without one. Launches may share it."""
     fix = _RepairPlaces(case.script, []).apart(case.launch, Fix((edit,), f"{option} {edit[1]}"), agreed=True)
     return fix.edits[0] if fix else None
-
-
-def _with(diagnostic: Diagnostic, fix: Fix | None) -> Diagnostic:
-    return diagnostic._replace(fix=fix)
 
 
 def _joined(fixes: list[Fix | None]) -> Fix | None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, get_args
 from urllib.parse import urlencode
 
 from recommender.choose.reasons import has_source
-from recommender.choose.recommend import resolve_with_checkpoint
 from recommender.choose.relax import distinct_gpus
 from recommender.choose.select import Choice, choose
 from recommender.common.errors import UserError
@@ -22,6 +21,7 @@ from recommender.knowledge.conditions import Values, parse, version
 from recommender.knowledge.names import PART
 from recommender.knowledge.provenance import newest_about
 from recommender.request.request import Request
+from recommender.request.resolved_request import resolve_with_checkpoint
 from recommender.site import markup
 from recommender.site.answer_texts import by_sentence
 from recommender.site.controls import data_table

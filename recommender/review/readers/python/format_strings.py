@@ -27,7 +27,7 @@ def formatted(values: Values, node: ast.expr, depth: int) -> list[Piece] | None:
     match node:
         case ast.Call(ast.Attribute(made, "substitute" | "safe_substitute" as how), mappings, keywords):
             template, given, signs = _template(values, made), [], DOLLAR
-            named, known = _filling(values, mappings, keywords)
+            named, known = _joined(values, _parts(mappings, keywords), 0)
             left = known and how == "safe_substitute"
         case ast.Call(ast.Attribute(template, "format"), given, keywords):
             named = {keyword.arg: keyword.value for keyword in keywords if keyword.arg}
@@ -52,13 +52,6 @@ def _template(values: Values, expression: ast.expr) -> ast.expr | None:
         case ast.Call(ast.Name("Template") | ast.Attribute(_, "Template"), [text]):
             return text
     return None
-
-
-def _filling(
-    values: Values, mappings: Sequence[ast.expr], keywords: Sequence[ast.keyword]
-) -> tuple[dict[str, ast.expr], bool]:
-    """Return what fills a template, by name, and whether that is all of it."""
-    return _joined(values, _parts(mappings, keywords), 0)
 
 
 def _parts(mappings: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> list[tuple[str | None, ast.expr]]:
