@@ -92,7 +92,7 @@ def _describe_given(
             fits = max(min(prompt, config.session_len - output - first), resolved.prefix_tokens, 1)
             own = resolved if hit < 0 else _with_hit(resolved, hit, first + fits - 1)
             described[(prompt, output), hit] = describe_request(own, config, times_of, (fits, output, 0), cache)
-    return server, [described[each] for each in asked]
+    return server, [described[key] for key in asked]
 
 
 def _with_hit(resolved: ResolvedRequest, hit: int, context: int) -> ResolvedRequest:

@@ -57,7 +57,7 @@ def compile_index(knowledge: Path) -> str:
     }
     options = {**by_kind["flags"], **by_kind["environment"]}
     carriers = {option.setting: option for option in options.values() if isinstance(option, records.Option)}
-    index = {kind: {name: _plain(record, carriers) for name, record in each.items()} for kind, each in by_kind.items()}
+    index = {kind: {name: _plain(record, carriers) for name, record in own.items()} for kind, own in by_kind.items()}
     index["measured"] = dict(_measured(by_kind))
     return json.dumps(index, ensure_ascii=False, separators=(",", ":"))
 

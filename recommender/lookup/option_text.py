@@ -121,8 +121,10 @@ def _sources(option: OptionInfo) -> Iterator[str]:
     """Yield code and pages of the option and of the release's era; of all eras where the release has no such option."""
     eras = [era.sources for era in option.lives if era.now or not option.there]
     cited = [option.sources, *eras]
-    code = dict.fromkeys((place.release, place.path, place.line, place.token) for each in cited for place in each.code)
-    pages = dict.fromkeys(page.url for each in cited for page in each.pages)
+    code = dict.fromkeys(
+        (place.release, place.path, place.line, place.token) for sources in cited for place in sources.code
+    )
+    pages = dict.fromkeys(page.url for sources in cited for page in sources.pages)
     yield ""
     yield "SOURCES" if code or pages else "UNVERIFIED"
     if not code and not pages:

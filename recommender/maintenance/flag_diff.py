@@ -86,7 +86,7 @@ def _era_differences(flag: Flag, facts: WheelFacts) -> Iterator[str]:
     expected = spans(facts, flag.option)
     recorded = _merged(OptionSpan(era.since, era.until, era.type, era.default, era.choices) for era in flag.eras)
     where = _file(flag)
-    want_ranges, have_ranges = ([(span.since, span.until) for span in each] for each in (expected, recorded))
+    want_ranges, have_ranges = ([(span.since, span.until) for span in eras] for eras in (expected, recorded))
     if want_ranges != have_ranges:
         repair = "set since and until so (an era may split further)"
         yield f"{where}: eras: expected {_shown(want_ranges)}, found {_shown(have_ranges)}; {repair}"

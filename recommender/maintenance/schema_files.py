@@ -15,8 +15,8 @@ def stale_schemas(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
     for name, text in texts.items():
         try:
             kept, made = json.loads((folder / name).read_text(encoding="utf-8")), json.loads(text)
-            for each in (kept, made) if "format" in made["properties"] else ():
-                for part in (each, *each.get("$defs", {}).values()):
+            for schema in (kept, made) if "format" in made["properties"] else ():
+                for part in (schema, *schema.get("$defs", {}).values()):
                     part.pop("description", None)
             current = kept == made
         except (OSError, ValueError, AttributeError):

@@ -97,8 +97,8 @@ def mix_workloads(request: Request, text: str, workloads: Mapping[str, records.W
     return replace(
         request,
         asked=tuple(asked),
-        input_lengths=write_lengths(quantiles([each.prompt for each in asked])),
-        output_lengths=write_lengths(quantiles([each.output for each in asked])),
+        input_lengths=write_lengths(quantiles([sample.prompt for sample in asked])),
+        output_lengths=write_lengths(quantiles([sample.output for sample in asked])),
         **images,
     )
 

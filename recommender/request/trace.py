@@ -190,7 +190,11 @@ def _arrivals(
     """Return the requests in order of arrival, and their seconds since the first; none where times are no arrivals."""
     known = [request for request in requests if request.time is not None]
     dated = [request for request in known if abs(request.time or 0.0) >= LEAST_DATE]
-    timed = dated if 2 * len(dated) >= len(known) else [each for each in known if abs(each.time or 0.0) < LEAST_DATE]
+    timed = (
+        dated
+        if 2 * len(dated) >= len(known)
+        else [request for request in known if abs(request.time or 0.0) < LEAST_DATE]
+    )
     if rows.no_arrivals or 2 * len(timed) < len(requests):
         if rows.no_arrivals:
             rows.notes.append(f"arrivals left out: {rows.no_arrivals}")

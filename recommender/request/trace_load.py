@@ -118,7 +118,10 @@ def _mix(request: Request, trace: Trace) -> dict[str, Any]:
     every = zip(trace.input_tokens, trace.output_tokens, images, strict=True)
     prefix = request.prefix_tokens or trace.prefix_tokens
     asked = sample_requests(
-        [MixRequest(prompt, max(output, 1), each, min(prefix, prompt - 1)) for prompt, output, each in every]
+        [
+            MixRequest(prompt, max(output, 1), image_count, min(prefix, prompt - 1))
+            for prompt, output, image_count in every
+        ]
     )
     return {"asked": asked} | (_take_images(max(images)) if request.images < 0 else {})
 

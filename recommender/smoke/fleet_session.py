@@ -197,10 +197,10 @@ class FleetSession(Session):
             return
         # Arrivals become the concurrency that the recommendation expects of them.
         closed = [
-            replace(each, concurrency=each.concurrency or self.resolved.concurrency, replay=())
-            for each in self.request.loads
+            replace(planned, concurrency=planned.concurrency or self.resolved.concurrency, replay=())
+            for planned in self.request.loads
         ]
-        load_asked = replace(max(closed, key=lambda each: each.concurrency), rps=0.0)
+        load_asked = replace(max(closed, key=lambda planned: planned.concurrency), rps=0.0)
         death = ServerKill(self, len(self.fleet_servers) - 1)
         target, shape = self.load_target(load_asked, servers, model)
         shape = self.size_shape(target, shape, load_asked)

@@ -22,7 +22,7 @@ LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 def as_sarif(reviews: Sequence[Review]) -> str:
     """Return one SARIF run with the rules that found something, in ASCII."""
     shown = {finding.rule.id: finding.rule for review in reviews for finding in review.findings}
-    rules = sorted(shown.values(), key=lambda each: each.id)  # a file of one finding stays small
+    rules = sorted(shown.values(), key=lambda rule: rule.id)  # a file of one finding stays small
     index = {rule.id: number for number, rule in enumerate(rules)}
     run = {
         "tool": {

@@ -58,7 +58,7 @@ def pods(page: SourceText, roots: Sequence[Node]) -> Iterator[ContainerCommand]:
         own = node.get("spec", "replicas")
         below = replicas(own) if own else count
         serves = serves or _text(node.get("kind")) in SERVED
-        stack += reversed([(each, below, serves) for each in (*(value for _, value in node.pairs), *node.items)])
+        stack += reversed([(child, below, serves) for child in (*(value for _, value in node.pairs), *node.items)])
 
 
 def _text(node: Node | None) -> str:

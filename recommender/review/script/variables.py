@@ -178,7 +178,7 @@ def _merge_words(branches: list[tuple[Field, ...]], word: Word | None) -> tuple[
         return None
     shared = 0
     for words in zip(*branches, strict=False):
-        if any(each != words[0] for each in words):
+        if any(other != words[0] for other in words):
             break
         shared += 1
     begun = {words[0].known_prefix[:1] for words in branches if words}
@@ -186,7 +186,7 @@ def _merge_words(branches: list[tuple[Field, ...]], word: Word | None) -> tuple[
     if all(longest[: len(words)] == words for words in branches):
         ends = sorted(ends, key=len, reverse=True)
     elif not (shared or begun <= {"-"}):  # each branch has a command of its own, as of another engine
-        ends = [end for end in ends if "lmdeploy serve " in " ".join(each.known_prefix for each in end[:MOST_BEFORE])]
+        ends = [end for end in ends if "lmdeploy serve " in " ".join(part.known_prefix for part in end[:MOST_BEFORE])]
     own, *others = [*(end for end in ends if end), *(end for end in ends if not end)] or [()]
     if not own:
         return None

@@ -80,13 +80,13 @@ def _moved(variable: Variable, field: Field, word: Word) -> Variable:
     if words is not None:
         words = tuple(
             Field(
-                tuple(Piece(piece.text) for piece in each.pieces),
+                tuple(Piece(piece.text) for piece in part.pieces),
                 field.start,
                 field.end,
-                each.variable,
-                many=each.many,
+                part.variable,
+                many=part.many,
             )
-            for each in words
+            for part in words
         )
     pieces = None if variable.pieces is None else tuple(Piece(piece.text) for piece in variable.pieces)
     return Variable(pieces, words, word._replace(value=text), variable.exported)

@@ -166,7 +166,7 @@ def critical_settings(data: SiteData, comparison: Comparison) -> Iterator[str]:
     ]
     ours = {setting.option: setting for setting in comparison.settings}
     rows = []
-    for claim in sorted(said, key=lambda each: each.options):
+    for claim in sorted(said, key=lambda claim: claim.options):
         option = claim.options[0]
         setting = ours.get(option)
         value = markup.code(setting.ours.value) if setting and setting.ours.value else data.t("default")

@@ -188,10 +188,10 @@ def _range(text: str, node: _Node, rest: str, scope: dict[str, Any], output: _Ou
         return
     listed = value if isinstance(value, list) else []
     pairs: list[tuple[Any, Any]] = list(value.items() if isinstance(value, Mapping) else enumerate(listed))
-    for key, each in pairs:
-        own = {"": each}
+    for key, element in pairs:
+        own = {"": element}
         own |= {f"${looped['key']}": key} if looped["key"] else {}
-        own |= {f"${looped['value']}": each} if looped["value"] else {}
+        own |= {f"${looped['value']}": element} if looped["value"] else {}
         _render(text, node.body, scope | own, output)
     if not pairs:
         _render(text, node.other, scope, output)

@@ -104,7 +104,7 @@ def _set_variables(node: ast.AST) -> Iterator[tuple[str, ast.expr, bool]]:
         case ast.Call(ast.Attribute(whose, what), arguments, keywords):
             environ, pair = last_name(whose) == "environ", len(arguments) == 2
             if pair and ((environ and what == "setdefault") or (last_name(whose) == "os" and what == "putenv")):
-                yield from ((*each, what == "setdefault") for each in named_value(arguments[0], arguments[1]))
+                yield from ((*pair, what == "setdefault") for pair in named_value(arguments[0], arguments[1]))
             elif environ and what == "update":
-                yield from ((*each, False) for argument in arguments[:1] for each in dictionary(argument))
-                yield from ((each.arg, each.value, False) for each in keywords if each.arg)
+                yield from ((*pair, False) for argument in arguments[:1] for pair in dictionary(argument))
+                yield from ((keyword.arg, keyword.value, False) for keyword in keywords if keyword.arg)

@@ -238,12 +238,12 @@ class _File:
         """Return the GPUs of the actor around a call: ``@ray.remote(num_gpus=1)`` limits what it sees."""
         around: ast.AST | None = node
         while around is not None:
-            for each in around.decorator_list if isinstance(around, ast.ClassDef | ast.FunctionDef) else ():
-                given = {word.arg: word.value for word in each.keywords} if isinstance(each, ast.Call) else {}
+            for decorator in around.decorator_list if isinstance(around, ast.ClassDef | ast.FunctionDef) else ():
+                given = {word.arg: word.value for word in decorator.keywords} if isinstance(decorator, ast.Call) else {}
                 options = given.get("ray_actor_options")
                 cards = given.get("num_gpus") or (dict(dictionary(options)).get("num_gpus") if options else None)
                 if isinstance(cards, ast.Constant) and isinstance(cards.value, int):
-                    return Container(self.page.place(*self.values.span(each)), gpus=cards.value, shm_known=False)
+                    return Container(self.page.place(*self.values.span(decorator)), gpus=cards.value, shm_known=False)
             around = self.values.scopes.parents.get(id(around))
         return None
 
@@ -277,9 +277,11 @@ class _File:
         given |= {key: self._option(prefix + key, value, word, name) for key, value, word in self._given(node, parts)}
         scopes = self.values.scopes
         whole = [node, *(root(scopes, word.value) or word.value for word in node.keywords if word.arg is None)]
-        later = self._later(node, [dotted(name) for each in whole for name in names_of(scopes, each)], prefix, parts)
+        later = self._later(
+            node, [dotted(name) for argument in whole for name in names_of(scopes, argument)], prefix, parts
+        )
         given = merged(given, later.pop(self.values.scopes.block(node), {}))
-        for copy in reversed([each for each in copies if isinstance(each, ast.Call)]):
+        for copy in reversed([call for call in copies if isinstance(call, ast.Call)]):
             changed = list(self._given(copy, parts))
             given |= {key: self._option(prefix + key, value, word, name) for key, value, word in changed}
         base, *others = sorted([given, *(merged(given, block) for block in later.values())], key=len, reverse=True)
@@ -330,9 +332,9 @@ class _File:
             if not pairs and not empty:
                 parts.unsure = True
                 parts.unread.append(self.page.word(self.values.field(keyword.value)))
-            for each in unknown_parts(whole, self.values):
+            for part in unknown_parts(whole, self.values):
                 parts.unsure = True
-                parts.unread += () if of_caller(self.values, each) else [self.page.word(self.values.field(each))]
+                parts.unread += () if of_caller(self.values, part) else [self.page.word(self.values.field(part))]
             yield from ((name, value, None) for name, value in pairs)
 
     def _option(self, name: str, value: ast.expr, keyword: ast.keyword | None, callee: str) -> GivenOption:

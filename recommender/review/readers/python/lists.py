@@ -41,15 +41,15 @@ def list_by_name(
     if words is None or base is None:
         return None
     grown = list(additions(scopes, node, base))
-    certain = sum(not each.always for each in grown) < 2  # of several, some may exclude each other
-    for loop, group in groupby(grown, key=lambda each: loop_around(scopes, each.value)):
+    certain = sum(not addition.always for addition in grown) < 2  # of several, some may exclude each other
+    for loop, group in groupby(grown, key=lambda addition: loop_around(scopes, addition.value)):
         some = list(group)
-        values.followed += [values.span(each.value) for each in some if each.followed]
+        values.followed += [values.span(addition.value) for addition in some if addition.followed]
         if rows := list(turns(scopes, values.resolve, loop)):
             words += _looped(values, rows, some, depth)
             continue
-        for each in some:
-            words = _grown(values, words, each, certain, depth)
+        for addition in some:
+            words = _grown(values, words, addition, certain, depth)
     return words
 
 
@@ -111,10 +111,12 @@ def text(values: Values, node: ast.expr, depth: int) -> list[Piece] | None:
     if base is None or not grown or not values.is_text(base):
         return None
     pieces = list(values.pieces(base, depth + 1))
-    for each in grown:
-        whole = each.always and each.followed and isinstance(each.value, ast.expr) and not each.one
-        unknown = [Piece(" "), Piece(None, *values.span(each.value))]
-        pieces += values.pieces(each.value, depth + 1) if whole and isinstance(each.value, ast.expr) else unknown
+    for addition in grown:
+        whole = addition.always and addition.followed and isinstance(addition.value, ast.expr) and not addition.one
+        unknown = [Piece(" "), Piece(None, *values.span(addition.value))]
+        pieces += (
+            values.pieces(addition.value, depth + 1) if whole and isinstance(addition.value, ast.expr) else unknown
+        )
     return pieces
 
 
@@ -131,7 +133,9 @@ def is_grown(scopes: Scopes, node: ast.expr) -> bool:
     if not isinstance(node, ast.Name | ast.Attribute) or key_of(node) not in scopes.growth:
         return False
     grown = additions(scopes, node, initial_value(scopes, node), passed=False)
-    return len(scopes.growth[key_of(node)]) > MOST_STATEMENTS or any(_adds(each.value, scopes) for each in grown)
+    return len(scopes.growth[key_of(node)]) > MOST_STATEMENTS or any(
+        _adds(addition.value, scopes) for addition in grown
+    )
 
 
 def additions(

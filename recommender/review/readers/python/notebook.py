@@ -49,14 +49,18 @@ def read(script: Script) -> Script:
         launches=(
             *done.launches,
             *(
-                each._replace(environment={**environment, **each.environment})
-                for each in relocate(inner_script.launches, place)
+                launch._replace(environment={**environment, **launch.environment})
+                for launch in relocate(inner_script.launches, place)
             ),
         ),
         tools=(*done.tools, *relocate(inner_script.tools, place)),
         comments=(*done.comments, *relocate(inner_script.comments, place)),
         problems=(*done.problems, *relocate(inner_script.problems, place)),
-        followed=(*done.followed, *(python.span(*each) for each in inner_script.followed), *_others(script, sources)),
+        followed=(
+            *done.followed,
+            *(python.span(*span) for span in inner_script.followed),
+            *_others(script, sources),
+        ),
     )
 
 

@@ -96,8 +96,11 @@ class Scopes:
         elif isinstance(node, FUNCTIONS):
             self.functions.setdefault(node.name, []).append(node)
         elif isinstance(node, ast.ClassDef):
-            given = (each for each in node.body if isinstance(each, ast.Assign | ast.AnnAssign))
-            named = ((each.targets[0] if isinstance(each, ast.Assign) else each.target, each.value) for each in given)
+            given = (statement for statement in node.body if isinstance(statement, ast.Assign | ast.AnnAssign))
+            named = (
+                (statement.targets[0] if isinstance(statement, ast.Assign) else statement.target, statement.value)
+                for statement in given
+            )
             self.fields[node.name] = {name.id: value for name, value in named if isinstance(name, ast.Name) and value}
         if isinstance(node, ast.Call):
             self._call(node)

@@ -71,7 +71,9 @@ def _option(case: Case, command: str, option: GivenOption, options: Mapping[str,
         yield Diagnostic(option.place, _ended(message), STOPS)
         return
     spelled = option.name.replace("_", "-").partition(".")[0]
-    accepted = options.get(spelled) or next((each for name, each in options.items() if name.startswith(spelled)), None)
+    accepted = options.get(spelled) or next(
+        (values for name, values in options.items() if name.startswith(spelled)), None
+    )
     if accepted is None:  # the help
         return
     if accepted.type == "bool":
