@@ -36,8 +36,8 @@ def tiers(resolved: ResolvedRequest) -> Iterator[list[Configuration]]:
     """Yield groups of configurations; each group gives up more accuracy."""
     kv_bits = KV_BITS.get(resolved.request.kv)
     # A schema that the workload brings may be left out where a release refuses it; one that was asked for may not.
-    given = (True,) if resolved.request.response_schema else (True, False)
-    for structured in given if resolved.response_schema else (False,):
+    structured_choices = (True,) if resolved.request.response_schema else (True, False)
+    for structured in structured_choices if resolved.response_schema else (False,):
         for bits, tiles in CONCESSIONS:
             fewer = resolved.images and resolved.tiles(tiles) != resolved.tiles()
             if kv_bits in (None, bits) and (fewer or not tiles):
@@ -45,9 +45,9 @@ def tiers(resolved: ResolvedRequest) -> Iterator[list[Configuration]]:
 
 
 def _usual_first(resolved: ResolvedRequest, group: list[Configuration]) -> Iterator[list[Configuration]]:
-    """Yield a group; of texts without a goal for times or memory, first what has the usual prefill budget.
+    """Yield a group. For text without a goal for times or memory, yield the usual prefill budget first.
 
-    Others gained at most 3 % in runs (16,384 on chat with 256 in flight, one H100), so they are tried only where the
+    Others gained at most 3 % in runs (16,384 on chat with 256 in flight, one H100), so they are tried only if the
     usual one does not fit.
     """
     request, usual = resolved.request, usual_budget(resolved)
@@ -89,7 +89,7 @@ def _group(resolved: ResolvedRequest, kv_bits: int, tiles: int, structured: bool
 
 
 def _batches(resolved: ResolvedRequest, least: int) -> tuple[int, ...]:
-    """Return the batches to try; twice the load too where that lets waiting prompts run at once, at a cost in rate.
+    """Return the batches to try; also twice the load if waiting prompts then run at once, at a cost in rate.
 
     See ``scheduler.alternating``: half of such a batch never runs. Chat with 16 in flight: TTFT 80 instead of 197 ms
     (h100-sweep-pytorch-llama-2026-11-26-batch-64, h100-sweep-pytorch-llama-2026-11-26-pick-16).

@@ -140,7 +140,7 @@ def choose(resolved: ResolvedRequest, room: bool = True) -> Choice | NoCandidate
 def search(resolved: ResolvedRequest, room: bool = True, short: bool = False) -> Choice | Rejections:
     """Return what ``choose`` does, or why it chooses nothing.
 
-    In ``short`` what misses the rate is told by less work, without its speed.
+    ``short``: show with less work that a configuration misses the rate; its speed is then unknown.
     """
     fact_values = constraints.fact_values(resolved)
     applicable = constraints.select_applicable(resolved, fact_values)
@@ -200,7 +200,7 @@ def _with_8_bits(
     fact_values: Mapping[str, Value],
     applicable: tuple[ParsedConstraint, ...],
 ) -> Candidate:
-    """Return the picked configuration with a KV cache of 8 bits, where runs show that this wins.
+    """Return the picked configuration, with an 8-bit KV cache if runs show that this wins.
 
     Retrieval on Qwen2.5-7B-AWQ and one H100 (runs h100-sweep-qwen-rag): 9 % more requests/s at 64 in flight (predicted
     10), 5 % at 16. Shorter contexts gained less than predicted (h100-sweep-llama-chat: 3 to 4 %, predicted 8 to 11),
@@ -276,7 +276,7 @@ def _warn_of_goals(
 
 
 def warn_of_goal(finding: ConstraintFinding) -> ConstraintFinding:
-    """Return what a missed goal that the range includes says: it warns."""
+    """Turn a missed goal into a warning: the predicted range includes the goal."""
     return replace(finding, severity="warn", message=f"{finding.message} {NOT_EXCLUDED}")
 
 
@@ -289,7 +289,7 @@ def _assess(
 ) -> Assessed:
     """Return an assessment; memory and then speed are estimated only if nothing simpler rejects.
 
-    In ``short`` the speed of what misses a rate is not simulated where the closed form tells, or not capped.
+    ``short``: do not simulate a speed if the closed form shows that the rate is missed, and do not cap it.
     """
     values = {**fact_values, **constraints.config_values(resolved, config)}
     findings = constraints.find_violated(applicable, values, estimated=(False,))

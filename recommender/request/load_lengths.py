@@ -93,7 +93,7 @@ def exceeds_context(tokens: int, model: records.Model) -> RequestError:
 
 
 def _check_context(most: int, prefix: int, prompt: int, outputs: tuple[int, ...], turns: int) -> None:
-    """Raise RequestError if cut prompts would lose the prefix, or every later turn what was just said."""
+    """Raise RequestError if cutting prompts would drop the prefix, or the latest exchange in every later turn."""
     own, answer = prompt - prefix, outputs[0]
     if turns > 1 and 0 < most < (least := prefix + 2 * (own + answer)):
         raise RequestError(

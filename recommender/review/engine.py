@@ -193,9 +193,9 @@ def _of_sweeps(
     chosen: Iterable[Rule],
     judged: tuple[Case, ...],
 ) -> tuple[list[Finding], dict[Key, set[int]]]:
-    """Return what is wrong with each model of a loop, and in other branches, and errors of single values.
+    """Return findings about each model of a loop and about other branches, and errors of the values of a sweep.
 
-    A benchmark tries extremes. Also return the launches of the branches about which each finding is.
+    Only errors of a sweep count, because a benchmark tries extremes. Also return which launches each finding is about.
     """
     variants = sweeps.launches(script)
     models = [*sweeps.of_models(script), *sweeps.of_branches(script)]

@@ -212,7 +212,7 @@ def probes(page: SourceText, container: Node) -> Iterator[Probe]:
             continue
         path, command = child(node, "httpGet", "path"), node.get("exec", "command")
         asked = " ".join(item.text for item in command.items) if command else ""
-        key = next((key for key, value in container.pairs if key.value in (title, _snake(title))), node)
+        key = next((key for key, _ in container.pairs if key.value in (title, _snake(title))), node)
         yield Probe(
             kind=title.removesuffix("Probe"),  # type: ignore[arg-type]
             place=page.place(key.start, key.end),

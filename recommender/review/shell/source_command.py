@@ -32,7 +32,6 @@ def source(run: Run, fields: list[Field], where: Where) -> None:
     file = sibling_files.read(run.page.script.path, _name(fields[0])) if len(run.inside) < 3 else None
     if file is None:
         run.state.forget(list(run.state.variables))
-        run.sourced = True
         run.unread.append(ReadProblem(f"{_shown(run, fields[0])} is not beside the script and was not read", place))
         return
     page = SourceText(Script(file.path, "bash", file.text, lines=line_starts(file.text)))

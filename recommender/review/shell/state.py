@@ -98,8 +98,6 @@ class Run:
     followed: list[tuple[int, int]] = field(default_factory=list)
     embedded: list[Embedded] = field(default_factory=list)
     unread: list[ReadProblem] = field(default_factory=list)
-    sourced: bool = False
-    """A sourced file could not be read, so that any variable may be set."""
     elsewhere: bool = False
     """A launch is in another file, or in a text that is not written as it is read: repairs would break it."""
     exported: set[str] = field(default_factory=set)
