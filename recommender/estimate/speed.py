@@ -59,7 +59,7 @@ class Speed:
     """The same of a trace's own requests; null: no trace."""
 
     def at(self, figure: Timed, quantile: Quantile) -> float:
-        """Return the predicted quantile of a time in ms: from the simulated load, else from a log-normal distribution."""
+        """Return the predicted quantile of a time in ms: from the simulated load, else log-normal."""
         if self.profile:
             return float(getattr(getattr(self.profile, figure), quantile))
         tail = max(self.p99_ms.value / self.latency_ms.value, 1.0)
