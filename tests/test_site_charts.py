@@ -57,7 +57,7 @@ def test_runs_of_a_series_differ_in_its_option_only() -> None:
         assert len({launch(option, single, run) for _, run in single.runs}) == 1, single.runs
         assert len(single.values) > 1, option
         for value, run in single.runs:
-            if value.given and value.text:
+            if value.is_set and value.text:
                 assert (
                     value.text in (*run.command, str(run.max_tiles), "true")
                     or f"{single.name}={value.text}" in run.environment
