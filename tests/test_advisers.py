@@ -1,6 +1,7 @@
 """An adviser's configuration: how its settings are read, what stands where it is silent, what speaks against it."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,6 +95,19 @@ def test_the_engine_that_is_asked_for_runs_the_advice() -> None:
     assert recommend_adviser(request, "defaults", {"backend": "pytorch"}).config == made.config
     with pytest.raises(RequestError, match="--with backend=turbomind: you asked for the pytorch engine too"):
         recommend_adviser(request, "defaults", {"backend": "turbomind"})
+
+
+def test_problems_are_those_of_the_engine_that_runs() -> None:
+    """Where LMDeploy falls back: one problem says why, the others and their figures are of the engine it takes."""
+    request = Request(gpu="T4", model="phi-4-mini-instruct", concurrency=64, lmdeploy="0.16.0")
+    made = recommend_adviser(request, "defaults", {"cache-block-seq-len": "16"})
+    assert made.config.backend == "pytorch"
+    problems = {finding.constraint: finding.message for finding in made.findings}
+    assert "falls back to the PyTorch engine" in problems["turbomind-serves-model"]
+    assert f"would hold {made.memory.kv_tokens:,} tokens" in problems["kv-holds-concurrency"]
+    assert "block-length-before-ampere" not in problems  # TurboMind alone needs more than 16
+    asked = recommend_adviser(replace(request, backend="pytorch"), "defaults", {"cache-block-seq-len": "16"})
+    assert problems.keys() - {"turbomind-serves-model"} == {finding.constraint for finding in asked.findings}
 
 
 def test_defaults_are_followed_like_an_adviser_without_settings() -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 DEFAULTS = "defaults"
 """The name of LMDeploy's own defaults: an adviser who gives no settings."""
+SERVES_MODEL = frozenset({"turbomind-serves-model", "pytorch-serves-model"})
+"""Constraints that say why LMDeploy runs a model with the other engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +234,17 @@ def fall_back(resolved: ResolvedRequest, config: Configuration) -> Configuration
 
 
 def find_problems(
-    resolved: ResolvedRequest, adviser: GivenSettings, candidate: Candidate
+    resolved: ResolvedRequest, adviser: GivenSettings, candidate: Candidate, asked: Candidate | None = None
 ) -> tuple[ConstraintFinding, ...]:
     """Return what speaks against the configuration.
 
-    Options that the release ignores or lacks, violated constraints, refuted claims.
+    Options that the release ignores or lacks, violated constraints, refuted claims. ``asked`` is the configuration as
+    it was given, if LMDeploy runs it with the other engine: of that one only why LMDeploy leaves it.
     """
     parsed = constraints.parse_all(resolved.store)
+    left = () if asked is None or asked.config == candidate.config else _find_violated(resolved, asked)
     return (
+        *(finding for finding in left if finding.constraint in SERVES_MODEL),
         *_find_unread(resolved, adviser),
         *_find_unpredicted(resolved, adviser, candidate.config.cards),
         *_find_violated(resolved, candidate),

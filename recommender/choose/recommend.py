@@ -135,7 +135,7 @@ def recommend_adviser(
     candidate = predict(resolved, config)
     asked = candidate if config == setup.config else predict(resolved, setup.config)
     return replace(
-        _complete(resolved, candidate, advisers.find_problems(resolved, given, asked)),
+        _complete(resolved, candidate, advisers.find_problems(resolved, given, candidate, asked)),
         adviser=given.id,
         explanations=advisers.explain_given(resolved, given, asked),
         added=given.added,
