@@ -343,6 +343,22 @@ def test_a_spread_that_no_prediction_knows_is_told() -> None:
     assert [name for name, *_ in against(setting("dp", "2"), lmdeploy="0.7.0", model=TEXT)] == ["unknown-option"]
 
 
+def test_an_option_that_changes_the_speed_unpredicted_is_told() -> None:
+    """One that the engine reads, and a limit below the load; a default, and what leaves the speed alone, is not."""
+    pytorch: dict[str, Any] = {"model": TEXT, "backend": "pytorch", "concurrency": 16}
+    for given, value, told in (
+        ("eager-mode", "true", "--eager-mode"),
+        ("async", "0", ""),  # TurboMind's
+        ("max-concurrent-requests", "15", "--max-concurrent-requests 15"),
+        ("max-concurrent-requests", "16", ""),
+        ("kernel-block-size", "-1", ""),
+        ("ssl", "true", ""),
+    ):
+        found = [each for each in against(setting(given, value), **pytorch) if each[0] == "unpredicted-option"]
+        wanted = [f"The prediction leaves {told} out; it may change the speed"] if told else []
+        assert [message for _, _, message, _ in found] == wanted
+
+
 def test_each_fault_is_told_wherever_it_stands() -> None:
     """One that says nothing does not hide those after it; a number is told of whatever it is."""
     settings = (

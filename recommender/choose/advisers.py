@@ -14,7 +14,7 @@ from recommender.choose.needs import list_needs
 from recommender.choose.reasons import Explanation, explain
 from recommender.choose.select import Candidate, warn_of_goal
 from recommender.common.errors import RequestError, UnknownName
-from recommender.common.text import count, did_you_mean, normal, shorten
+from recommender.common.text import clip, count, did_you_mean, normal, shorten
 from recommender.estimate.configuration import Configuration
 from recommender.knowledge import option_values
 from recommender.knowledge.conditions import parse
@@ -32,6 +32,8 @@ DEFAULTS = "defaults"
 """The name of LMDeploy's own defaults: an adviser who gives no settings."""
 SERVES_MODEL = frozenset({"turbomind-serves-model", "pytorch-serves-model"})
 """Constraints that say why LMDeploy runs a model with the other engine."""
+NO_EFFECT = ("None", "Negligible", "No ")
+"""What the effect of an option that leaves the throughput alone begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,14 +283,27 @@ def _find_violated(resolved: ResolvedRequest, candidate: Candidate) -> Iterator[
 
 
 def _find_unpredicted(resolved: ResolvedRequest, adviser: GivenSettings, cards: int) -> Iterator[ConstraintFinding]:
-    """Yield settings that spread a model over GPUs in a way that no prediction knows: numbers of parts, 1 at least."""
+    """Yield settings that change the speed, or spread a model over GPUs, in a way that no prediction knows."""
     for name, setting in adviser.settings.items():
         flag, era = resolved.store.flags.get(name), resolved.options.get(name)
-        spreads = flag and era and flag.topic == "parallelism" and not flag.setting and era.minimum == "1"
-        if flag and spreads and setting.value.isdecimal() and int(setting.value) > 1:
-            given, used = f"{flag.option} {setting.value}", count(cards, "GPU")
-            message = f"The prediction leaves {given} out: it is that of {used} without it"
-            yield ConstraintFinding("unpredicted-option", "warn", message, "measure it: recommend smoke", flag.sources)
+        if flag is None or era is None or flag.setting or setting.value == era.default:
+            continue
+        given = flag.option if era.type == "bool" else f"{flag.option} {clip(setting.value, 60)}"
+        if flag.topic == "parallelism" and era.minimum == "1":  # a number of parts
+            message = f"The prediction leaves {given} out: it is that of {count(cards, 'GPU')} without it"
+        elif flag.topic != "parallelism" and _changes_speed(resolved, flag, era, setting.value):
+            message = f"The prediction leaves {given} out; it may change the speed"
+        else:
+            continue
+        yield ConstraintFinding("unpredicted-option", "warn", message, "measure it: recommend smoke", flag.sources)
+
+
+def _changes_speed(resolved: ResolvedRequest, flag: records.Flag, era: records.Era, value: str) -> bool:
+    """Return whether an option changes requests/s: the engine reads it, or it is a server's limit below the load."""
+    if not value or flag.effect.throughput.startswith(NO_EFFECT):
+        return False
+    limits = era.read_by == ("server",) and value.isdecimal() and int(value) < resolved.concurrency
+    return limits or resolved.engine in era.read_by
 
 
 def _find_unread(resolved: ResolvedRequest, adviser: GivenSettings) -> Iterator[ConstraintFinding]:
