@@ -70,8 +70,8 @@ class Configuration:
 
     @property
     def pass_tokens(self) -> int:
-        """Return the prompt tokens of a pass: the budget, but no more than a session. 0 leaves what the batch adds."""
-        return min(self.prefill_tokens or self.max_batch_size, self.session_len)
+        """Return the prompt tokens of a pass: the budget, but no more than a session. To 0 the batch adds its size."""
+        return min(self.prefill_tokens or 1, self.session_len)
 
     @property
     def cards(self) -> int:

@@ -45,7 +45,9 @@ BUFFERS = "host-memory-of-image-buffers"
 def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
     prefill_tokens = case.number("max-prefill-token-num")
     usual = int(surroundings.default("max-prefill-token-num"))
-    if prefill_tokens is None or not 1 <= prefill_tokens < usual:
+    era = case.resolved.options[setting.id]
+    least = int(era.minimum) if checks.engine(case) == checks.TURBOMIND else 1  # what is less LMD105 reports
+    if prefill_tokens is None or not least <= prefill_tokens < usual:
         return
     if case.resolved.request.goal == "memory":
         return

@@ -6,7 +6,8 @@ below one, a KV block length that the GPU's kernels cannot use, and FP8 or Turbo
 Python, where no parser reads them, also text for a number, words that are not among the choices, and values that
 `GenerationConfig` or `TurbomindEngineConfig` checks itself, such as `top_k=-1` and `cache_prompt="none"`.
 
-With the PyTorch engine, also `--cudagraph-capture-batch-sizes` without a size up to `--max-batch-size`.
+With the PyTorch engine, also `--cudagraph-capture-batch-sizes` without a size up to `--max-batch-size`,
+a `--kernel-block-size` that is no power of two or does not divide the KV block, and a `--max-prefill-token-num` of 0.
 
 ## Why
 TurboMind stores the KV cache in 16, 8 or 4 bits. It rejects the newer `--quant-policy` values 16 and 17. It accepts
@@ -22,12 +23,20 @@ Use a value within the range that the message names:
     lmdeploy serve api_server internlm/internlm2_5-7b-chat --server-port 23333
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from recommender.common.pattern import pattern
 from recommender.knowledge import option_values
+from recommender.knowledge.engines import LABELS
 from recommender.review import checks
 from recommender.review.launch_settings import LaunchSetting
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import field_ranges
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
 
 RANGES = ("block-length-ampere", "block-length-before-ampere", "block-length-pytorch")
 OTHERS = frozenset({"cache-max-entry-count", "omp-num-threads"})
@@ -35,6 +44,8 @@ OTHERS = frozenset({"cache-max-entry-count", "omp-num-threads"})
 CHOSEN = frozenset({"async", "device", "distributed-executor-backend", "log-level", "model-format", "moe-a2a-backend"})
 """Options whose words are checked in Python too: by an engine's configuration, the engine or the logger."""
 CAPTURED = "cudagraph-capture-batch-sizes"
+KERNEL_BLOCK, UNSET, LEAST_BLOCK = "kernel-block-size", -1, 16
+PREFILL = "max-prefill-token-num"
 WHOLE = pattern(r"[-+]?\d{1,9}")
 DTYPES = ("auto", "float16", "bfloat16")
 """What an engine's configuration takes."""
@@ -46,6 +57,8 @@ DTYPES = ("auto", "float16", "bfloat16")
         *(f"constraints/{constraint}" for constraint in RANGES),
         "constraints/kv-bits-turbomind",
         "flags/cudagraph-capture-batch-sizes",
+        "flags/kernel-block-size",
+        "flags/max-prefill-token-num",
         "flags/quant-policy",
         "flags/server-port",
         "flags/tp",
@@ -68,6 +81,8 @@ def rule(case: Case) -> Diagnostics:
             yield Diagnostic(checks.at(violation.settings[0]), violation.message, violation.record.remedy)
     yield from _kv_bits(case)
     yield from _capture_sizes(case)
+    yield from _kernel_block(case)
+    yield from _no_prefill(case) if PREFILL not in refused else ()
     yield from _dtype(case)
     yield from field_ranges.refused(case) if checks.python(case) else ()
 
@@ -75,7 +90,7 @@ def rule(case: Case) -> Diagnostics:
 def _refusal(case: Case, setting: LaunchSetting) -> option_values.Refusal | None:
     """Return why a value that the parser accepts is refused, if the engine or the server reads it."""
     store, era = case.resolved.store, case.resolved.options.get(setting.id)
-    if setting.text is None or (era is not None and not {checks.engine(case), "server"} & set(era.read_by)):
+    if setting.text is None or (era is not None and not _is_checked(case, setting.id, era)):
         return None
     accepted = era or store.environment.get(setting.id)
     refusal = option_values.refuse(accepted, setting.text, checks.python(case)) if accepted else None
@@ -85,6 +100,16 @@ def _refusal(case: Case, setting: LaunchSetting) -> option_values.Refusal | None
     judged = judged and not field_ranges.IN_PYTHON.fullmatch(setting.text)
     levels = setting.id == "log-level" and setting.text.isdecimal()  # the logger takes the number of a level
     return refusal if checks.python(case) and judged and not levels else None
+
+
+def _is_checked(case: Case, option: str, era: records.Era) -> bool:
+    """Return whether the server or the engine reads an option, or at least the engine's configuration holds it."""
+    engine = checks.engine(case)
+    if {engine, "server"} & set(era.read_by):
+        return True
+    fields = case.resolved.store.flags[option].fields
+    held = any(field.config == LABELS[engine].config_class for field in fields) if engine in LABELS else False
+    return held and "nobody" in era.read_by
 
 
 def _kv_bits(case: Case) -> Diagnostics:
@@ -129,6 +154,38 @@ def _capture_sizes(case: Case) -> Diagnostics:
     if sizes and isinstance(batch, int) and min(map(int, sizes)) > batch > 0:
         message = f"{setting.option.name} has no size up to {checks.spelled(case, 'max-batch-size')} {batch}."
         yield Diagnostic(checks.at(setting), message, why, sources=source)
+
+
+def _kernel_block(case: Case) -> Diagnostics:
+    """Report a block that the PyTorch engine's configuration refuses (0.13.0 lmdeploy/messages.py:463)."""
+    setting = _of_pytorch(case, KERNEL_BLOCK)
+    if setting is None or setting.text is None or not WHOLE.fullmatch(setting.text) or int(setting.text) == UNSET:
+        return
+    size, block = int(setting.text), case.known.get("config.block_len")
+    message = ""
+    if size < LEAST_BLOCK or size & (size - 1):
+        message = f"{setting.option.name} {size} is out of range; use -1 or a power of two of at least {LEAST_BLOCK}."
+    elif isinstance(block, int) and block % size:
+        message = f"{setting.option.name} {size} does not divide the KV block of {block} tokens."
+    if message:
+        why = "The PyTorch engine does not start with it."
+        yield Diagnostic(checks.at(setting), message, why, sources=(f"flags/{KERNEL_BLOCK}",))
+
+
+def _no_prefill(case: Case) -> Diagnostics:
+    """Report 0 tokens a pass: chunks of a text are empty then (0.16.0 lmdeploy/pytorch/long_context.py:95)."""
+    setting = _of_pytorch(case, PREFILL)
+    if setting is not None and case.number(PREFILL) == 0:
+        message = f"{setting.option.name} 0 leaves no prompt tokens for a pass of the PyTorch engine."
+        why = "It reads a prompt in chunks of that many tokens, so a text is never read to its end."
+        yield Diagnostic(checks.at(setting), message, why, sources=(f"flags/{PREFILL}",))
+
+
+def _of_pytorch(case: Case, option: str) -> LaunchSetting | None:
+    """Return a setting that the PyTorch engine reads, if it runs this launch."""
+    setting, era = case.settings.get(option), case.resolved.options.get(option)
+    reads = era is not None and checks.PYTORCH in era.read_by and checks.engine(case) == checks.PYTORCH
+    return setting if reads else None
 
 
 def _dtype(case: Case) -> Diagnostics:
