@@ -10,6 +10,7 @@ from variants import GIB, IMAGES, MIB, STORE, TEXT, configuration, resolve, stor
 from recommender.choose import constraints
 from recommender.estimate import memory, memory_items, speed
 from recommender.knowledge.conditions import NAMES
+from recommender.knowledge.load import data_root
 
 
 def record(name: str, require: Iterable[str], when: Iterable[str] = (), severity: str = "reject") -> Any:
@@ -323,3 +324,12 @@ def test_estimates_in_gib_and_ms() -> None:
         assert values[f"estimate.{name}"] == getattr(used, name)
     for name in ("latency_ms", "p99_ms", "ttft_ms", "rps"):
         assert values[f"estimate.{name}"] == getattr(fast, name).value
+
+
+def test_what_no_run_has_done_is_not_said_of_what_one_has() -> None:
+    """Runs have used an 8-bit cache with heads of 64; what is missing is a comparison of its answers."""
+    run = (data_root() / "knowledge/evidence/h100-sweep-gpt-oss-code-2026-11-26-kv-8.yaml").read_text("utf-8")
+    assert "- --quant-policy\n- '8'\n" in run
+    assert STORE.models["gpt-oss-20b"].text.head_dim == 64
+    message = STORE.constraints["kv-quantised-heads-not-128"].message
+    assert "no run" not in message or "compared their answers" in message
