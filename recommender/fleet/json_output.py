@@ -149,7 +149,7 @@ class PlanJson:
     cannot: tuple[Unfit, ...]
     """Kinds of hosts that miss the goal."""
     notes: tuple[str, ...]
-    """What was assumed, as sentences."""
+    """What was assumed and what speaks against the servers' settings, as sentences."""
 
 
 def json_form(plan: FleetPlan) -> PlanJson:

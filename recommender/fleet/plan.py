@@ -1,14 +1,16 @@
 """Plan a fleet: size every kind of host that was named, and put those that hold the load first."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from recommender.common.errors import RequestError
 from recommender.fleet.aim import Aim
 from recommender.fleet.alternatives import SIZES
+from recommender.fleet.report import name_of
 from recommender.fleet.sizing import FleetPlan, HostKind, SizedFleet, Unfit, best_first, size_fleet
 from recommender.knowledge.names import PART, resolve_gpu
 from recommender.knowledge.store import Store
+from recommender.render.summary import given_up, notes_of_request
 from recommender.request.command_line import parse_gpu
 from recommender.request.request import Request
 from recommender.request.resolved_request import check_context, resolve_with_checkpoint
@@ -38,7 +40,20 @@ def plan_fleet(
     fleets = best_first((fleet for fleet in outcomes if isinstance(fleet, SizedFleet)), prices)
     unfit += [misfit for misfit in outcomes if isinstance(misfit, Unfit)]
     notes = dict.fromkeys(note for name in hosts.values() for note in resolve_gpu(store, name)[1])
-    return FleetPlan(resolved, aim, prices, tuple(fleets), tuple(unfit), tuple(notes))
+    notes |= dict.fromkeys(notes_of_request(resolved))
+    return FleetPlan(resolved, aim, prices, tuple(fleets), tuple(unfit), (*notes, *_warnings(fleets)))
+
+
+def _warnings(fleets: Collection[SizedFleet]) -> Iterator[str]:
+    """Yield what speaks against the fleets' servers, with the kinds of hosts if that is not all."""
+    kinds: dict[str, list[HostKind]] = {}
+    for fleet in fleets:
+        lost = given_up(fleet.config)
+        costs = [f"accuracy: {lost} may change answers"] if lost else []
+        for text in (*(f"warning: {text}" for text in fleet.warnings), *costs):
+            kinds.setdefault(text, []).append(fleet.kind)
+    for text, those in kinds.items():
+        yield text if len(those) == len(fleets) else f"{', '.join(map(name_of, those))}: {text}"
 
 
 def read_hosts(texts: Sequence[str], store: Store) -> dict[tuple[str, int], str]:

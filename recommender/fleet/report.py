@@ -11,7 +11,7 @@ from recommender.estimate.scheduler.simulation import Timed
 from recommender.fleet.aim import Aim
 from recommender.fleet.rate_search import ServerState
 from recommender.fleet.sizing import RANGE_END, FleetPlan, HostKind, SizedFleet, Unfit, binding, cost, servers_of
-from recommender.render.summary import describe_sizes
+from recommender.render.summary import describe_sizes, rate
 from recommender.request.request import Quantile
 
 TIED = "\N{CURRENCY SIGN}"
@@ -60,7 +60,8 @@ def _head(plan: FleetPlan) -> Iterator[str]:
     )
 
 
-def _name(kind: HostKind) -> str:
+def name_of(kind: HostKind) -> str:
+    """Return a kind of host as the command line writes it, with the GPUs of a server if they are several."""
     return f"{kind.gpu}:{kind.cards}" + (f" tp {kind.tp}" if kind.tp > 1 else "")
 
 
@@ -74,14 +75,15 @@ def _money(amount: float | None) -> str:
 def _table(plan: FleetPlan) -> Iterator[str]:
     costs = [cost(fleet, plan) for fleet in plan.fleets]
     priced = any(price is not None for price in costs)
-    width = max(8, *(len(_name(fleet.kind)) for fleet in plan.fleets))
+    width = max(8, *(len(name_of(fleet.kind)) for fleet in plan.fleets))
     yield f"  {'HOST':<{width}} {'hosts':>6}{'GPUs':>7}{'servers':>8}{'each/s':>8}{'busy':>6}{'p99 ms':>8}  " + (
         f"{'per 1M':>9}" if priced else "limit"
     )
     for fleet, price in zip(plan.fleets, costs, strict=True):
         last = f"{_money(price):>9}" if priced else SHORT.get(fleet.limit, fleet.limit)
+        counts = f"{fleet.hosts:>6,}{fleet.cards:>7,}{fleet.servers:>8,}"
         yield (
-            f"  {_name(fleet.kind):<{width}} {fleet.hosts:>6,}{fleet.cards:>7,}{fleet.servers:>8,}{fleet.holds:>8,.1f}"
+            f"  {name_of(fleet.kind):<{width}} {counts}{rate(fleet.holds):>8}"
             f"{fleet.down.busy:>6.0%} {fleet.p99_ms.value:>7,.0f}  {last}"
         )
     yield from _indented(
@@ -99,7 +101,7 @@ def _indented(text: str) -> list[str]:
 def _best(plan: FleetPlan) -> Iterator[str]:
     fleet = plan.fleets[0]
     config, kind, up, p99 = fleet.config, fleet.kind, fleet.at, fleet.p99_ms
-    yield f"{'FEWEST GPUS' if cost(fleet, plan) is None else 'CHEAPEST'}: {_name(kind)}"
+    yield f"{'FEWEST GPUS' if cost(fleet, plan) is None else 'CHEAPEST'}: {name_of(kind)}"
     gpus = (
         f"of the GPU that {config.share} share under CUDA MPS"
         if config.share > 1
@@ -179,4 +181,4 @@ def _tightest(unfit: Iterable[Unfit]) -> Iterator[tuple[str, Unfit]]:
     for alike in rows.values():
         largest = max(alike, key=lambda misfit: misfit.kind.tp)
         kind = largest.kind
-        yield (_name(kind) if len(alike) == 1 else f"{kind.gpu}:{kind.cards} up to tp {kind.tp}"), largest
+        yield (name_of(kind) if len(alike) == 1 else f"{kind.gpu}:{kind.cards} up to tp {kind.tp}"), largest

@@ -19,7 +19,9 @@ from recommender.estimate.load_profile import combine
 from recommender.estimate.memory_items import Memory
 from recommender.fleet import alternatives
 from recommender.fleet.aim import NO_GOALS, Aim, Tail
+from recommender.fleet.concessions import costs_more
 from recommender.fleet.cores import idle_cores, request_cores
+from recommender.fleet.network import network_rate
 from recommender.fleet.rate_search import EXACT, UNBOUNDED, RateSearch, ServerState, rung_at, slowed
 from recommender.knowledge.store import Store
 from recommender.request.request import Request
@@ -35,12 +37,6 @@ ROUGH, LONG = 0.2, 5.0
 because few requests wait for it. Of groups a typical stretch is simulated, which needs no more."""
 RANGE_END = 0.9
 """Confidence of the slow end of a range: of held-out errors, 80 % are inside."""
-JPEG_BYTES_PER_PIXEL = 0.35
-"""Assumed for photographs as clients send them; not measured."""
-BASE64 = 4 / 3
-NETWORK_SHARE = 0.7
-"""Share of a host's network that requests may fill."""
-
 TAIL = "tail-open"
 """The coefficient of p99 of requests with images in an open loop."""
 
@@ -71,6 +67,7 @@ class SizedFleet:
     ``at``: a server's state at the peak with all hosts up; ``down``: the same with the spare hosts down.
     ``slower`` is ``down`` with servers ``slow`` times as slow, as at the slow end of the predicted speed; None if they
     are too busy. ``p99_ms``: the range of p99 at ``down``; infinite then. ``hosts`` includes the ``spare`` ones.
+    ``warnings``: what speaks against the configuration.
     """
 
     kind: HostKind
@@ -87,6 +84,7 @@ class SizedFleet:
     slow: float
     slower: ServerState | None
     spare: int = 0
+    warnings: tuple[str, ...] = ()
 
     @property
     def servers(self) -> int:
@@ -151,6 +149,8 @@ def size_fleet(request: Request, kind: HostKind, aim: Aim, store: Store) -> Size
                 alternatives.explain_misfit(resolved, chosen),
                 alternatives.suggest_alternative(resolved, kind.cards, chosen),
             )
+        if searches and costs_more(chosen.best.config, searches[-1].choice.best.config):
+            break  # more hosts cost no accuracy
         ceiling, outer = _ceiling(resolved, kind, chosen.best.config, aim)
         if ceiling <= 0:
             return _too_few_cores(resolved, kind, chosen.best.config)
@@ -233,11 +233,7 @@ def _fleet(host_search: _Search, search: RateSearch, near: int) -> SizedFleet | 
     assert up is not None
     assert down is not None
     up = replace(up, figures=combine(min, up.figures, down.figures))  # a sample of few requests may contradict that
-    slowest = search if search.slow >= host_search.slow else host_search.rates(effort=ROUGH)
-    slower = slowest.state(needed, host_search.slow)
-    if slower:  # few requests may be lucky: times grow at least as servers slow
-        least = slowed(down.figures, host_search.slow)
-        slower = replace(slower, figures=combine(max, slower.figures, least))
+    slower = _slower(host_search, search, needed, down)
     return SizedFleet(
         kind,
         host_search.resolved,
@@ -253,7 +249,19 @@ def _fleet(host_search: _Search, search: RateSearch, near: int) -> SizedFleet | 
         host_search.slow,
         slower,
         aim.spare,
+        tuple(finding.message for finding in host_search.choice.warnings),
     )
+
+
+def _slower(host_search: _Search, search: RateSearch, hosts: int, down: ServerState) -> ServerState | None:
+    """Return a server's state at the slow end of its range, with the spare hosts down; None if it is too busy."""
+    slowest = search if search.slow >= host_search.slow else host_search.rates(effort=ROUGH)
+    slower = slowest.state(hosts, host_search.slow)
+    if slower is None:
+        return None
+    # Few requests may be lucky: times grow at least as servers slow.
+    least = slowed(down.figures, host_search.slow)
+    return replace(slower, figures=combine(max, slower.figures, least))
 
 
 def _too_few_cores(resolved: ResolvedRequest, kind: HostKind, config: Configuration) -> Unfit:
@@ -267,7 +275,7 @@ def _ceiling(resolved: ResolvedRequest, kind: HostKind, config: Configuration, a
     """Return the requests/s that a server's cores and network allow, and which of them binds."""
     bounds: tuple[tuple[float, Limit], ...] = (
         (_core_rate(resolved, config), "CPU cores"),
-        (_network_rate(resolved, aim) / servers_of(kind, config), "network"),
+        (network_rate(resolved, aim.network_gbps) / servers_of(kind, config), "network"),
     )
     return min(bounds)
 
@@ -319,14 +327,6 @@ def _core_rate(resolved: ResolvedRequest, config: Configuration) -> float:
     """Return the requests/s of a server's CPU cores; negative if too few to idle."""
     cores = resolved.request.cpus / config.share * CORES_SHARE - idle_cores(resolved, config)
     return cores / request_cores(resolved, config)
-
-
-def _network_rate(resolved: ResolvedRequest, aim: Aim) -> float:
-    """Return the requests/s that the network of a host brings in."""
-    each = (share * own.image_width * own.image_height for own, share in resolved.each_size())
-    pixels = resolved.mean_images * math.fsum(each)
-    size = pixels * JPEG_BYTES_PER_PIXEL * BASE64 + 4 * resolved.input_tokens(1)
-    return aim.network_gbps * 1e9 / 8 * NETWORK_SHARE / size
 
 
 def best_first(fleets: Iterable[SizedFleet], prices: Mapping[str, float]) -> list[SizedFleet]:

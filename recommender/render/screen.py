@@ -20,6 +20,8 @@ from recommender.render.summary import (
     describe_goals,
     describe_load,
     gib,
+    given_up,
+    notes_of_request,
     rate_digits,
     replayed_misses,
     with_16_bits,
@@ -81,8 +83,7 @@ def _subject(recommendation: Recommendation) -> Iterator[str]:
 def _assumed(recommendation: Recommendation, given_options: Collection[str]) -> Iterator[str]:
     if assumed := list_assumptions(recommendation, given_options):
         yield from labelled("assumed", ", ".join(assumed), "", 9)
-    notes = [note for note in recommendation.resolved.notes if "; assuming " not in note and "CPU cores" not in note]
-    for note in (*notes, *_idle(recommendation)):
+    for note in (*notes_of_request(recommendation.resolved), *_idle(recommendation)):
         yield from labelled("note", note, "", 9)
 
 
@@ -232,9 +233,7 @@ def _warnings(recommendation: Recommendation) -> Iterator[str]:
     if recommendation.request.vram_gib:
         texts += (f"warning: {text.partition('. ')[2]}" for text in on_empty_gpu(recommendation))
     if costs_accuracy(recommendation) and not any("accuracy" in text for text in texts):
-        given_up = [f"{recommendation.config.kv_bits}-bit KV cache"] if recommendation.config.kv_bits < 16 else []
-        given_up += ["fewer tiles per image"] if recommendation.config.max_tiles else []
-        texts.append(f"accuracy: {' and '.join(given_up)} may change answers; --format report says why")
+        texts.append(f"accuracy: {given_up(recommendation.config)} may change answers; --format report says why")
     if texts:
         yield ""
     for text in texts[:WARNINGS]:

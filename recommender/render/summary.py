@@ -50,6 +50,17 @@ def rate(*values: float) -> str:
     return first + (f" requests/s ({' to '.join(ends)})" if ends else "")
 
 
+def given_up(config: Configuration) -> str:
+    """Say what of a configuration may change answers; empty: nothing."""
+    parts = [f"{config.kv_bits}-bit KV cache"] if config.kv_bits < 16 else []
+    return " and ".join([*parts, *(["fewer tiles per image"] if config.max_tiles else [])])
+
+
+def notes_of_request(resolved: ResolvedRequest) -> list[str]:
+    """Return the notes of a request but those of the assumed card and host."""
+    return [note for note in resolved.notes if "; assuming " not in note and "CPU cores" not in note]
+
+
 def against_defaults(recommendation: Recommendation) -> str:
     """Say how LMDeploy's defaults compare; empty for somebody's configuration."""
     found = compare_with_defaults(recommendation)
