@@ -127,6 +127,15 @@ def test_a_zero_that_stands_for_another_value(release: str, option: str, expecte
     assert getattr(made.config, str(STORE.flags[option].setting)) == expected
 
 
+@pytest.mark.parametrize(
+    ("model", "said"), [("qwen3-vl-8b-instruct", "'fp8' has no prediction"), ("qwen3-8b", "TurboMind accepts")]
+)
+def test_an_error_names_no_engine_that_does_not_run(model: str, said: str) -> None:
+    """The PyTorch engine takes a KV cache in FP8, so TurboMind's values are no reason to refuse it there."""
+    with pytest.raises(RequestError, match=said):
+        recommend_adviser(Request(gpu="h200", model=model), "defaults", {"quant-policy": "fp8"})
+
+
 @pytest.mark.parametrize("name", [name for name, _, _ in RANGES if name in STORE.flags])
 def test_review_and_estimate_refuse_the_same_values(name: str) -> None:
     """A value that estimate refuses is an error of a review, and the other way round."""

@@ -104,6 +104,8 @@ def _check(resolved: ResolvedRequest, option: str, text: str) -> None:
     option_values.check(flag.option, resolved.options[option], text)
     if not option_values.runs_on_turbomind(flag, text):
         known = ", ".join(encoding.text for encoding in flag.encodings)
+        if resolved.engine == "pytorch":
+            raise RequestError(f"{flag.option}: {shorten(text)} has no prediction; use one of {known}")
         raise RequestError(f"{flag.option}: TurboMind accepts {known}, not {shorten(text)}")
 
 
