@@ -170,6 +170,7 @@ def test_the_newest_release_is_offered_and_no_older_one(monkeypatch: pytest.Monk
     assert (newest.request.lmdeploy, str(newest.version)) == ("0.18.0", "0.18.0")
     assert newest.options == resolve(lmdeploy="0.18.0").options
     assert suggest(monkeypatch, lambda tried: tried.release.id == "0.17.0", concurrency=1, lmdeploy="0.9.2") == ("", "")
+    assert suggest(monkeypatch, anything, concurrency=1, lmdeploy="0.9.2")[0] == "--lmdeploy 0.18.0"
     assert suggest(monkeypatch, lambda tried: tried.release.id == "0.18.0", concurrency=1)[0] == "--gpu l4:2"
 
 
@@ -348,6 +349,16 @@ def test_each_missed_goal_is_told_as_what_is_predicted(monkeypatch: pytest.Monke
     assert tried.request.ttft_ms == parse_time("--ttft", written["--ttft"])
 
 
+def test_a_looser_goal_is_tried_at_the_rate_that_is_planned_for() -> None:
+    """With a quarter of headroom; requests of a closed loop have none."""
+    asked = resolve(model=TEXT, images=0, concurrency=4, rps=1000.0, headroom=1.25)
+    closest = predict(asked, configuration(max_batch_size=4))
+    for resolved, headroom in ((replace(asked, rps=1250.0), 1.25), (asked, 0.0)):
+        tried = [relaxed for _, relaxed in relax._looser_goals(resolved, closest)]
+        assert [each.rps for each in tried] == [headroom * each.request.rps for each in tried]
+        assert max(each.request.rps for each in tried) < 1000
+
+
 def test_a_goal_just_met_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exactly what is predicted will do."""
     config = configuration(max_batch_size=4)
@@ -438,9 +449,11 @@ def test_goals_are_written_as_people_do(ms: float, text: str) -> None:
     assert parse_time("--p99", text) >= ms
 
 
-@pytest.mark.parametrize(("rate", "text"), [(28.43, "28"), (5.79, "5.7"), (143.9, "140"), (0.31, "0.3")])
+@pytest.mark.parametrize(
+    ("rate", "text"), [(28.43, "28"), (5.79, "5.7"), (143.9, "140"), (0.196, "0.19"), (0.0567, "0.056")]
+)
 def test_rates_are_not_rounded_up(rate: float, text: str) -> None:
-    """A rate that was offered is reached."""
+    """A rate that was offered is reached, and is no more than a tenth below what can be."""
     assert looser_goals.write_rate(rate) == text
 
 
@@ -449,6 +462,14 @@ def refused(**asked: Any) -> NothingFits:
     with pytest.raises(NothingFits) as raised:
         recommend(Request(**asked), STORE)
     return raised.value
+
+
+def test_a_quantised_checkpoint_runs_on_the_engine_that_it_would_take() -> None:
+    """As if the model had been asked for."""
+    asked = {"gpu": "l40s", "concurrency": 1}
+    offered = [tried for _, tried in relax._quantised(resolve(model="qwen2.5-32b-instruct", **asked))]
+    assert offered
+    assert all(tried.engine == resolve(model=tried.model.id, **asked).engine for tried in offered)
 
 
 def test_a_quantised_checkpoint_is_offered_on_the_same_card() -> None:

@@ -30,8 +30,10 @@ def write_time(value: float) -> str:
 
 def write_rate(value: float) -> str:
     """Return a rate as people write it: two significant digits, not higher."""
-    step = 1 if value >= 10 else 10 if value >= 0.1 else 1000
-    return str(floor_written(value)) if value >= 10 else f"{math.floor(value * step) / step:g}"
+    if value >= 10:
+        return str(floor_written(value))
+    step = 10 ** (1 - math.floor(math.log10(value)))
+    return f"{math.floor(value * step) / step:g}"
 
 
 def list_missed(request: Request, speed: Speed, slack: float = 1.0) -> list[tuple[str, str, float]]:
