@@ -23,7 +23,7 @@ def replay_trace(
     config: Configuration,
     coefficients: Mapping[str, float],
     times_of: TimesOf,
-    kv_tokens: int = 0,
+    kv_tokens: int,
 ) -> LoadFigures:
     """Return the figures of all servers where the requests of a trace come as they did.
 

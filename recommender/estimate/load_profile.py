@@ -51,7 +51,7 @@ def simulate_servers(
     concurrency: int,
     coefficients: Mapping[str, float],
     times_of: TimesOf,
-    kv_tokens: int = 0,
+    kv_tokens: int,
 ) -> LoadFigures:
     """Return the figures of all servers, with the load spread evenly.
 
@@ -82,7 +82,7 @@ def simulate_server(
     concurrency: int,
     coefficients: Mapping[str, float],
     times_of: TimesOf,
-    kv_tokens: int = 0,
+    kv_tokens: int,
 ) -> LoadFigures:
     """Return the figures of one server with ``concurrency`` requests in flight, or with the request's arrivals.
 

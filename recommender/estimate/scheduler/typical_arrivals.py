@@ -120,12 +120,10 @@ def _sum_marks(waits: Sequence[tuple[float, float]], sizes: Sequence[int]) -> li
     ordered = sorted(middles)
     marks: list[_Mark] = []
     groups: Sequence[int] = range(len(waits))
-    limit = 0.0
     for quantile, weight in QUANTILES.items():  # groups above a limit are above all lower ones
         limit = ordered[bisect_left(numbers, quantile * numbers[-1])]
-        groups = [group for group in groups if waits[group][1] > limit or waits[group][0] >= limit]
+        groups = [group for group in groups if waits[group][1] > limit]
         marks += _sum_above(limit, weight, groups, waits, sizes)
-    groups = [group for group in groups if waits[group][1] > limit]
     marks.append(_Mark(1, groups, list(accumulate((float(sizes[group]) for group in groups), initial=0.0))))
     return marks
 
