@@ -4,15 +4,19 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from recommender import NothingFits, Request, compare, estimate, recommend, review
+from recommender.choose import rate
 from recommender.choose.arrival_rate import arrive_at
-from recommender.choose.select import predict
+from recommender.choose.select import Choice, predict
 from recommender.commands import compare as compare_command
 from recommender.estimate.speed import estimate as predict_speed
+from recommender.estimate.uncertainty import Range
 from recommender.knowledge import records
 from recommender.knowledge.index import read_record
 from recommender.knowledge.load import load
@@ -169,6 +173,31 @@ def test_a_rate_near_the_limit_is_not_served_slower_than_a_higher_one() -> None:
     asked = Request(gpu="h100-sxm-80g", model="llama-3.1-8b-instruct", workload="agent")
     slow, fast = (recommend(replace(asked, rps=rps)).speed for rps in (0.6, 0.7))
     assert slow.ttft_ms.value <= fast.ttft_ms.value * 1.05
+
+
+@pytest.mark.parametrize(
+    ("bits", "latency", "most", "worth"),
+    [
+        (16, 940.0, 1.0, True),
+        (16, 960.0, 1.0, False),  # a twentieth faster, at least
+        (8, 940.0, 21.9, True),  # 16 bits serve less than a tenth more than the 20 that come
+        (8, 940.0, 22.1, False),
+        (4, 940.0, 19.9, True),
+        (4, 940.0, 20.1, False),
+    ],
+)
+def test_accuracy_is_given_up_for_a_rate_that_is_not_served(
+    bits: int, latency: float, most: float, worth: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of twice the size is worth its memory where it is faster; a smaller cache only near the limit."""
+
+    def choice(bits: int, latency: float) -> Any:
+        fast = SimpleNamespace(latency_ms=Range(latency, latency, latency))
+        return Choice(SimpleNamespace(config=SimpleNamespace(kv_bits=bits), speed=fast), (), 1, ())  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rate, "most_served", lambda *_: Range(most, most, most))
+    tried = replace(resolve_request(CHAT, STORE), rps=20.0)
+    assert rate._is_worth((tried, choice(16, 1000.0)), tried, choice(bits, latency)) is worth
 
 
 def test_eight_cards_serve_eight_times_what_one_serves() -> None:

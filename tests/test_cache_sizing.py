@@ -142,6 +142,22 @@ def test_elsewhere_up_to_half_of_the_free_memory_is_taken(goal: str, free: int, 
     assert share(resolved, tokens) == pytest.approx(least(wanted), rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("free", "session", "times", "held"),
+    [
+        (50_000, 16_384, 1.1, 16_384),  # more than twice the 5,000 tokens that are needed
+        (50_000, 4096, 2.0, 5000),  # less than that
+        (3_000, 32_768, 2.0, 5000),  # more than half of what is free
+    ],
+)
+def test_a_session_fits_with_a_tenth_to_spare(free: int, session: int, times: float, held: int) -> None:
+    """A single request of the whole length; only where half of the free memory holds it."""
+    resolved = text(free)
+    exact = memory_items.usable_bytes(resolved) - sum(item.high for item in turbomind.items_before_cache(resolved, 1))
+    ratio = share(resolved, 5000, session_len=session)
+    assert ratio == pytest.approx(least(times * region(held) / exact), rel=1e-9)
+
+
 @pytest.mark.parametrize("goal", ["memory", "balanced"])
 def test_no_share_above_95_percent(goal: str) -> None:
     """Where the need fills the card, where it is beyond it, and where nothing is free."""
@@ -167,6 +183,7 @@ def test_before_slabs_no_page_is_lost(release: str, pages: bool) -> None:
     resolved = text(20_000, goal="memory", lmdeploy=release)
     exact = memory_items.usable_bytes(resolved) - sum(item.high for item in turbomind.items_before_cache(resolved, 1))
     need = region(5056) if pages else 79 * 64 * 57_344
+    assert turbomind.region_for(resolved, configuration(), 5050) == need
     assert share(resolved, 5050) == pytest.approx(least(1.1 * need / exact), rel=1e-9)
 
 

@@ -30,7 +30,7 @@ def test_a_kind_is_experts_weights_images_and_tiles() -> None:
         for name in (
             "internvl3-8b-awq", "internvl3-38b-awq", "internvl3-8b", "qwen2.5-7b-instruct", "qwen3-30b-a3b",
             "qwen2.5-vl-7b-instruct", "qwen2.5-7b-instruct-awq", "qwen2.5-7b-instruct-gptq-int4", "qwen3-32b-fp8",
-            "internvl3.5-30b-a3b",
+            "internvl3.5-30b-a3b", "qwen3.5-9b", "glm-4.7-flash",
         )
     }  # fmt: skip
     assert kinds["internvl3-8b-awq"] == kinds["internvl3-38b-awq"] == (False, "awq", True, False)
@@ -39,6 +39,7 @@ def test_a_kind_is_experts_weights_images_and_tiles() -> None:
     assert kinds["qwen3-30b-a3b"] == (True, "", False, False)
     assert kinds["qwen2.5-vl-7b-instruct"] == (False, "", True, True)
     assert kinds["qwen2.5-7b-instruct-gptq-int4"] == (False, "gptq", False, False)
+    assert (kinds["qwen3.5-9b"][1], kinds["glm-4.7-flash"][1]) == ("linear", "latent")
     assert len(set(kinds.values())) == len(kinds) - 1
 
 

@@ -65,6 +65,16 @@ def test_long_texts_get_8_bits() -> None:
         *(VISION, CHAT, replace(RAG, concurrency=1), replace(RAG, kv="fp16"), replace(RAG, backend="pytorch")),
         *(replace(RAG, concurrency=0, rps=9.0), replace(RAG, goal="latency"), replace(RAG, goal="memory")),
         replace(RAG, gpu="A100-80G"),
+        Request(
+            gpu="H200",
+            model="internvl3-2b",
+            images=1,
+            image_width=448,
+            image_height=448,
+            prompt_tokens=6000,
+            output_tokens=1500,
+            concurrency=128,
+        ),
     ],
     ids=[
         "images",
@@ -76,6 +86,7 @@ def test_long_texts_get_8_bits() -> None:
         "latency",
         "memory",
         "a card without runs",
+        "images with long texts",
     ],
 )
 def test_8_bits_are_not_chosen_for_speed(request_: Request) -> None:

@@ -10,7 +10,7 @@ from variants import GIB, MIB, STORE, TEXT, coefficients, configuration, resolve
 
 from recommender.choose.recommend import NothingFits, recommend
 from recommender.estimate import memory, memory_items, model_shape
-from recommender.estimate.engines import pytorch
+from recommender.estimate.engines import pytorch, turbomind
 from recommender.estimate.engines.engine import ENGINES
 from recommender.fleet import compose
 from recommender.knowledge.engines import LABELS, is_read
@@ -74,6 +74,45 @@ def test_the_cache_has_the_blocks_without_which_the_engine_ends(goal: Any, sessi
     assert (found.memory.kv_tokens >= found.config.session_len) == bool(sessions)
     few = memory.estimate(found.resolved, replace(found.config, cache_ratio=0.0065))
     assert few.kv_blocks == 13
+
+
+def test_a_cache_of_few_tokens_has_the_blocks_without_which_the_engine_ends() -> None:
+    """Sixteen (0.18.0 executor/base.py:237), of 64 tokens; one is for padding."""
+    for tokens in (1, 14 * 64):
+        assert pytorch.region_for(asked(), config(), tokens) == 16 * 64 * TOKEN
+    assert pytorch.region_for(asked(), config(), 14 * 64 + 1) == 17 * 64 * TOKEN
+
+
+def test_only_latent_attention_takes_longer_to_launch() -> None:
+    """In each of 47 layers; a graph launches a share of TurboMind's kernels, Python each of a pass with prompts."""
+    known = {name: each.value for name, each in STORE.coefficients.items()}
+    for name, layers in ((TEXT, 0), ("glm-4.7-flash", 47)):
+        model = STORE.models[name]
+        graph = known["pytorch-step-share"] * turbomind.step_launch_ms(model, known)
+        more = pytorch.step_launch_ms(model, known) - graph
+        assert more == pytest.approx(layers * known["pytorch-step-latent-ms"])
+        plain = known["pytorch-prompt-layer-ms"] * model.text.layers
+        more = pytorch.prompt_launch_ms(asked(model=name), known) - plain
+        assert more == pytest.approx(layers * known["pytorch-prompt-latent-ms"])
+
+
+def test_python_launches_each_layer_of_the_encoder() -> None:
+    """24 of InternViT-300M, where a request has images. C++ launches faster than the GPU works."""
+    known = {name: each.value for name, each in STORE.coefficients.items()}
+    text, image = (
+        pytorch.prompt_launch_ms(asked(model="internvl3-8b", images=images, image_width=448, image_height=448), known)
+        for images in (0, 1)
+    )
+    assert image - text == pytest.approx(24 * known["pytorch-vision-layer-ms"])
+    assert turbomind.prompt_launch_ms(asked(), known) == 0
+
+
+@pytest.mark.parametrize(("release", "again"), [("0.15.0", False), ("0.16.0", True)])
+def test_turbomind_encodes_images_again_since_it_encodes_them(release: str, again: bool) -> None:
+    """Before, the server's process did, once for a request."""
+    known = {name: each.value for name, each in STORE.coefficients.items()}
+    share = turbomind.encoded_again(asked(lmdeploy=release).version, known)
+    assert share == (known["encoded-again"] if again else 0)
 
 
 def test_before_0_9_2_logits_of_every_prompt_token_are_kept_apart() -> None:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from artefacts import KNOWLEDGE
 from scipy import stats
+from variants import TEXT, configuration, resolve
 
 from recommender.calibration.predict import resolve_load
 from recommender.estimate import arrivals
@@ -243,6 +244,70 @@ def test_a_typical_stretch_has_the_waits_of_all(together: float, dealt: int) -> 
     assert ours_ == pytest.approx(theirs, rel=0.12)
 
 
+def test_a_stretch_of_dealt_groups_has_the_mean_gap() -> None:
+    """Groups of two dealt to four servers: about half leave a server nothing, and are no arrival of its."""
+    queue = typical_arrivals.SimpleQueue(0.6, 10**9, 10**9)
+    gaps = typical_arrivals.typical_gaps(queue, 0, 2000, 0, 2.0, 1.0, 4)
+    assert statistics.fmean(gaps) == pytest.approx(1, rel=0.1)
+
+
+def test_where_nobody_waits_any_stretch_is_typical() -> None:
+    """No wait tells two of them apart."""
+    queue = typical_arrivals.SimpleQueue(0.0, 10**9, 10**9)
+    assert len(typical_arrivals.typical_gaps(queue, 10, 50, 20, 4.0, 1.0, 1)) == 80
+
+
+@pytest.mark.parametrize("together", [2.0, 60.0, 400.0])
+@pytest.mark.parametrize("busy", [0.05, 0.9])
+def test_fifty_groups_count_at_least(together: float, busy: float) -> None:
+    """Few of them say little of the largest."""
+    assert arrivals._count(busy, 16, 1, together, 1.0, 1.0) >= 50 * together
+
+
+@pytest.mark.parametrize("servers", [1, 4, 16])
+def test_of_each_server_160_count_at_least(servers: int) -> None:
+    """It begins with nothing to prepare, however rarely requests come."""
+    assert arrivals._count(0.05, servers, 1, 1.0, 1.0, 1.0) >= 160 * servers
+
+
+@pytest.mark.parametrize("busy", [0.5, 0.8, 0.9])
+def test_a_longer_queue_counts_more(busy: float) -> None:
+    """25 times the requests over which a queue fluctuates."""
+    assert arrivals._count(busy, 1, 1, 1.0, 1.0, 1.0) >= 25 / (1 - busy) ** 2
+
+
+def test_a_simple_queue_by_hand() -> None:
+    """Half a unit each at the station, and two slots of two units each: above two, one ends in a unit of time.
+
+    Two come at once and end at the station after 1. Three more come at 0.25 when 2 exp(-1/8) slots are taken, so of
+    them 3 - 2 (1 - exp(-1/8)) find none. Half a unit later half a request fewer waits; much later all are gone.
+    """
+    queue = typical_arrivals.SimpleQueue(station=0.5, slots=2, capacity=1.0)
+    over = 3 - 2 * (1 - math.exp(-1 / 8))
+    waits = queue.waits([0.0, 0.25, 0.5, 30.0], [2, 3, 1, 2])
+    expected = [(0, 1), (0.75, 2.25 + over), (1.75 + over - 0.5, 2.25 + over + 0.5), (0, 1)]
+    for found, (first, last) in zip(waits, expected, strict=True):
+        assert found == pytest.approx((first, last), abs=1e-5)
+
+
+def test_a_group_is_above_a_limit_as_far_as_its_waits_are() -> None:
+    """Of four that wait 1 to 3, two are above 2, by a half on average; of three that wait 3 to 5 all, by 2."""
+    marks = typical_arrivals._sum_above(2.0, 4, [0, 2], [(1.0, 3.0), (0.0, 1.0), (3.0, 5.0)], [4, 9, 3])
+    assert list(marks) == [(4, [0, 2], [0, 2, 5]), (4, [0, 2], [0, 1, 7])]
+
+
+def test_a_simple_queue_has_the_slowest_station_and_all_slots() -> None:
+    """Prefill takes 4 ms on average, preparing 2: of the 10 ms between two requests 0.4. Twice the servers, twice
+    the slots.
+    """
+    server = thread(1.0).server
+    requests = tuple(SimulatedRequest(prepare, prefill, 1, 1, 1, 0) for prepare, prefill in ((1.0, 3.0), (3.0, 5.0)))
+    one = OpenServer(server, (requests,), 1.0)
+    queue = one.simplify(100.0, 2)
+    assert (queue.station, queue.slots) == (pytest.approx(0.4), 2 * server.batch)
+    assert queue.capacity == pytest.approx(one.capacity / 100)
+
+
 def slowest_of(gaps: list[float], busy: float, skipped: int) -> float:
     """The p99 of the waits in a queue of equal service times, without the first requests."""
     waited, waits = 0.0, []
@@ -304,6 +369,34 @@ def test_the_gaps_wait_as_theory_says(busy: float, counted: int) -> None:
     assert waits[math.ceil(0.99 * len(waits)) - 1] == pytest.approx(slowest(busy), rel=0.13)
 
 
+@pytest.mark.parametrize("servers", [1, 2, 5])
+def test_a_request_goes_to_the_server_that_is_free_first(servers: int) -> None:
+    """One at a time each: in the order of arrival a request takes the server that has been free for longest."""
+    server = SimulatedServer(0.0, 2.0, 10**6, 1, 0, ServiceTimes(0, 0, 2.0, 0, 0))
+    chance, now, sent = random.Random(9), 0.0, []
+    for _ in range(300):
+        now += chance.expovariate(servers / 60)
+        sent.append((now, SimulatedRequest(0.0, 1e-9, 1, 1, chance.randint(1, 50), 0.0)))
+    free, expected = [0.0] * servers, []
+    for at, request in sent:
+        place = free.index(min(free))
+        free[place] = max(free[place], at) + 2.0 * request.output
+        expected.append(free[place])
+    assert [answer.done for answer in Pool(server, servers, 1).answer(sent)] == pytest.approx(expected)
+
+
+def test_a_quarter_of_the_batch_is_prepared_meanwhile() -> None:
+    """At least four requests."""
+    assert [arrivals.places(batch) for batch in (1, 16, 17, 64)] == [5, 20, 22, 80]
+
+
+def test_idle_servers_take_turns() -> None:
+    """Among equals HAProxy's leastconn takes the one that has waited longest."""
+    pool = Pool(thread(1.0).server, 3, 10)
+    pool.answer([(1000.0 * number, SimulatedRequest(0.0, 1.0, 16, 16, 2, 0.0)) for number in range(6)])
+    assert [sorted(server.answers) for server in pool.servers] == [[0, 3], [1, 4], [2, 5]]
+
+
 @pytest.mark.parametrize("kind", ["chat", "small"])
 def test_servers_of_a_pool_are_worked_in_the_order_of_time(kind: str) -> None:
     """A pool of one is the one server, to the last request; with tokens that the host writes, too, nearly."""
@@ -319,6 +412,28 @@ def test_servers_of_a_pool_are_worked_in_the_order_of_time(kind: str) -> None:
     for figure in ("ttft", "latency"):
         ours_, theirs = (getattr(simulation.summarise_arrivals(each, 1.0), figure) for each in (pooled, one))
         assert (ours_.mean, ours_.p99) == pytest.approx((theirs.mean, theirs.p99), rel=0.04)
+
+
+@pytest.mark.parametrize("chunk", [0.0, 2.0, 6.0])
+@pytest.mark.parametrize("prepare", [0.0, 10.0])
+def test_a_pool_of_one_holds_up_a_request_as_the_one_server_does(chunk: float, prepare: float) -> None:
+    """Whenever others come while the first is answered: prompts and what the loop writes meanwhile delay them."""
+    server = replace(thread(1.0).server, times=ServiceTimes(0, 0, 10.0, 0, 0), pass_base=0.0, chunk=chunk)
+    for at in range(1, 100, 3):
+        asked = [(0.0, 0.0, 1.0, 9), (at, prepare, 35.0, 2), (at + 7, prepare, 1.0, 2)]
+        sent = [(when, SimulatedRequest(before, prefill, 16, 16, out, 0.0)) for when, before, prefill, out in asked]
+        assert Pool(server, 1, 10).answer(sent) == simulation.answer_arrivals(server, sent), at
+
+
+def test_servers_that_share_a_gpu_slow_each_other_by_their_load() -> None:
+    """64 requests over two servers take as long as 32 with one, and longer than two."""
+    shared = {"model": TEXT, "images": 0, "prompt_tokens": 300, "output_tokens": 20}
+    two, one, idle = (
+        open_server(resolve(**shared, concurrency=load), configuration(max_batch_size=64, servers=servers, share=2), 0)
+        for load, servers in ((64, 2), (32, 1), (2, 2))
+    )
+    assert two == one
+    assert two.server.times.step(1) > idle.server.times.step(1)
 
 
 # --- measured --------------------------------------------------------------------------------

@@ -42,6 +42,17 @@ def test_no_fit_uses_them() -> None:
     assert not known & {(run.model, run.engine) for run in RUNS}
 
 
+@pytest.mark.parametrize("engine", ["turbomind", "pytorch"])
+def test_the_memory_of_an_engine_that_grows_is_that_under_load(engine: str) -> None:
+    """PyTorch's allocator takes what passes need; TurboMind's warm-up has all of it, and the rest is CUDA's."""
+    runs = [run for run in RUNS if run.engine == engine]
+    for run in runs:
+        memory, *_ = observe_run(run, STORE)
+        used = max(phase.peak_mib for phase in run.phases) if engine == "pytorch" else run.ready_mib
+        assert memory.measured == {"memory": used - run.idle_mib}
+    assert len(runs) >= 7
+
+
 @pytest.mark.parametrize(
     ("engine", "figure", "typical", "worst"),
     [

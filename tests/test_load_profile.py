@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from variants import STORE, TEXT, configuration, resolve
+from variants import IMAGES, STORE, TEXT, configuration, resolve
 
 from recommender import Request, recommend
-from recommender.estimate import load_profile, sampling
+from recommender.estimate import given_requests, load_profile, sampling
 from recommender.estimate.arrivals import open_server
 from recommender.estimate.closed_loop import ServiceTimes
 from recommender.estimate.configuration import Configuration
@@ -130,6 +130,11 @@ def test_long_answers_are_no_overload() -> None:
     assert found.rps == 100
 
 
+def test_who_usually_runs_by_hand() -> None:
+    """Ten a second with 20 ms of prefill leave 80 % of the time for steps of 10 ms: 80 of these take a second."""
+    assert simulation.usually_running(server(10.0), one(80, prefill=20.0), 10.0) == pytest.approx((10, 12.5))
+
+
 def test_the_preparing_thread_is_an_m_d_1_queue() -> None:
     """By Pollaczek and Khinchine the mean wait is rho / 2 (1 - rho) services: 10 ms of 20 at half the capacity.
 
@@ -161,7 +166,45 @@ def test_quantiles_are_nearest_ranks(values: list[float]) -> None:
     assert found.mean == pytest.approx(float(np.mean(values)), rel=1e-12)
 
 
+def test_a_longer_tail_is_what_others_add() -> None:
+    """Half as much again of the 20 ms beyond a request alone; nothing where that takes longer than the p99."""
+    times = Quantiles(20.0, 25.0, 40.0, 50.0)
+    assert times.lengthen_tail(30.0, 1.5) == replace(times, p99=60.0)
+    assert times.lengthen_tail(70.0, 1.5) == times
+
+
+def test_no_more_is_answered_than_at_most() -> None:
+    """And so many tokens fewer."""
+    times = Quantiles(20.0, 25.0, 40.0, 50.0)
+    figures = LoadFigures(times, times, times, rps=10.0, tokens=200.0)
+    assert figures.answer_at_most(4.0) == replace(figures, rps=4.0, tokens=80.0)
+    assert figures.answer_at_most(40.0) == figures
+
+
 # --- clients and servers -----------------------------------------------------------------
+
+
+IMAGE = {"model": IMAGES, "images": 1, "image_width": 448, "image_height": 448}
+
+
+@pytest.mark.parametrize(
+    ("fields", "config", "clients", "simulated"),
+    [
+        ({}, {"servers": 2}, 2, False),  # a request alone
+        ({}, {"servers": 2}, 3, True),
+        ({"prompt_p99": 900}, {}, 1, True),
+        ({**IMAGE}, {}, 8, False),  # all alike: solved
+        ({**IMAGE, "output_p99": 90}, {}, 8, True),
+        ({**IMAGE}, {"backend": "pytorch"}, 8, True),
+    ],
+)
+def test_what_is_not_alike_or_waits_is_simulated(
+    fields: dict[str, Any], config: dict[str, Any], clients: int, simulated: bool
+) -> None:
+    """Images of a closed loop only where prompts and decoding take turns; with arrivals everything."""
+    resolved = asked(**fields)
+    assert load_profile.is_simulated(resolved, configure(**config), clients) is simulated
+    assert load_profile.is_simulated(replace(resolved, rps=1.0), configure(**config), clients)
 
 
 @pytest.mark.parametrize("servers", [1, 3])
@@ -302,6 +345,33 @@ def test_a_small_cache_keeps_less_of_it(look: Look) -> None:
     assert histories == [384, 384, 256, 192]
 
 
+def test_the_prefix_takes_the_cache_once() -> None:
+    """Of 384 tokens found in the second turn 128 are the prefix of all; the other 256 are the request's own.
+
+    The second prompt has 128 + 172 tokens, an answer of 100 and 172 more, and the template's 29.
+    """
+    talk = asked(output_tokens=100, turns=2, prefix_tokens=128)
+    _, turns = load_profile.describe_server(talk, configure(**CACHING), 1, COEFFICIENTS, times_of)
+    assert [each.reused for (each,) in turns] == [0, 256]
+    assert [each.blocks for (each,) in turns] == [329 - 128 + 100, 601 - 128 + 100]
+
+
+def test_given_requests_are_cut_to_the_session() -> None:
+    """It holds prompt, answer and one more; a shorter prompt stays as it is, with the template's tokens."""
+    config = configure(session_len=1000)
+    lengths = [(5000, 100), (50, 100)]
+    _, requests = given_requests._describe_given(asked(), config, COEFFICIENTS, times_of, 0, lengths)
+    assert [each.context for each in requests] == [1000 - 100 - 1, 50 + TEMPLATE]
+
+
+@pytest.mark.parametrize(("hit", "found"), [(319, 256), (320, 320), (0, 0)])
+def test_a_hit_is_found_in_whole_blocks(hit: int, found: int) -> None:
+    """Of 64 tokens."""
+    place = configure(**CACHING)
+    _, (one,) = given_requests._describe_given(asked(), place, COEFFICIENTS, times_of, 0, [(500, 10)], [hit])
+    assert one.context - one.new_tokens == found
+
+
 def test_a_cut_prompt_finds_only_the_prefix(look: Look) -> None:
     """Cut at its beginning after the template and the prefix, it has another text there."""
     talk = asked(output_tokens=100, turns=3, prefix_tokens=128, max_context=800)
@@ -396,16 +466,16 @@ def test_a_prefix_that_no_cache_of_a_gpu_holds_is_read_by_each() -> None:
     st.lists(st.tuples(st.integers(1, 900), st.integers(1, 40)), min_size=1, max_size=6),
     st.sampled_from([1, 2, 8, 16]),
     st.sampled_from([512, 2048, 8192]),
-    st.sampled_from([1, 2, 3, 64]),
+    st.sampled_from([0.25, 1, 2, 3, 64]),
     st.sampled_from([0, 20_000]),
     st.sampled_from([0.0, 0.12]),
 )
 def test_limits_that_few_clients_do_not_feel_change_no_figure(
-    lengths: list[tuple[int, int]], clients: int, budget: int, times: int, kv_tokens: int, chunk: float
+    lengths: list[tuple[int, int]], clients: int, budget: int, times: float, kv_tokens: int, chunk: float
 ) -> None:
     """A server's figures are those of one with less budget and batch, to the last digit."""
     service = ServiceTimes(1.0, 9.0, 6.0, 0.1, 50.0, 2.0)
     turns = (tuple(SimulatedRequest(1.0, new / 20, new, 1000, out, 0.1) for new, out in lengths),)
-    made = SimulatedServer(2.0, 1.0, budget, clients * times, kv_tokens, service, chunk)
+    made = SimulatedServer(2.0, 1.0, budget, max(int(clients * times), 1), kv_tokens, service, chunk)
     less = load_profile._without_slack(made, turns, clients)
     assert simulate_closed_loop(less, turns, clients) == simulate_closed_loop(made, turns, clients)

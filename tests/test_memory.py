@@ -537,6 +537,14 @@ def test_states_lie_in_the_region(release: str, running: int, mib: float) -> Non
     assert kv_region.state_region(STORE.models[TEXT], 1, Version(release), 64, running) == 0
 
 
+def test_the_projections_of_linear_attention_are_buffered_as_one() -> None:
+    """Queries and keys of 2,048, values and gate of 4,096, two numbers for each of 32 heads: wider than attention's
+    6,144.
+    """
+    short, long = (turbomind.workspace(qwen35(), configuration(), tokens).bytes for tokens in (100, 200))
+    assert long - short == 100 * 2 * (2 * 4096 + 2 * 2048 + 2 * 4096 + 2 * 32 + 12_288)
+
+
 def test_states_leave_fewer_tokens() -> None:
     """A region of 1 GiB: without its states it has 31 slabs of 16 blocks, two megabytes each; four take 128 MiB."""
     resolved = qwen35(concurrency=4)

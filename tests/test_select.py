@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
@@ -16,6 +17,7 @@ from variants import STORE, TEXT, configuration, resolve, store_with, variant
 
 from recommender.choose import candidates, constraints, feasibility, pick, select
 from recommender.estimate import memory, speed
+from recommender.estimate.uncertainty import Range
 from recommender.request.request import Request
 from recommender.request.resolved_request import resolve_request
 
@@ -234,6 +236,8 @@ def test_the_nearest_of_the_last_tier_is_told_of(monkeypatch: pytest.MonkeyPatch
     one: dict[str, Any] = {"max_batch_size": 1}
     assert chosen(monkeypatch, rules, [few, one]).others == ()
     assert chosen(monkeypatch, rules, [few, one]).binding.constraint == "batch"
+    # What more than goals rejects is no prediction to loosen goals to.
+    assert chosen(monkeypatch, [rule("slow", "estimate.p99_ms <= 1.0")], [{}]).closest is None
     # One finding each: the one that was estimated is nearer.
     estimated: dict[str, Any] = {"max_batch_size": 4}
     for tier in ([one, estimated], [estimated, one]):
@@ -241,6 +245,11 @@ def test_the_nearest_of_the_last_tier_is_told_of(monkeypatch: pytest.MonkeyPatch
     # A tier that a fact alone rejects, as an engine without 8-bit caches does, does not hide what lacked memory before.
     assert chosen(monkeypatch, rules, [estimated], [one]).binding.constraint == "cache"
     assert chosen(monkeypatch, rules, [one], [estimated]).binding.constraint == "cache"
+    # Where memory rejects both, the last one, which gave up accuracy, is nearest.
+    wide, narrow = (
+        rule(str(bits), "estimate.kv_tokens >= 10000000", when=[f"config.kv_bits == {bits}"]) for bits in (16, 8)
+    )
+    assert chosen(monkeypatch, [wide, narrow], [{}], [{"kv_bits": 8}]).binding.constraint == "8"
     small = rule("small", "estimate.kv_tokens >= 10000000", when=["config.prefill_tokens == 512"])
     large = rule("large", "estimate.kv_tokens >= 10000000", when=["config.prefill_tokens == 4096"])
     pair: list[dict[str, Any]] = [{"prefill_tokens": 512}, {"prefill_tokens": 4096}]
@@ -267,8 +276,17 @@ def test_accuracy_is_given_up_for_memory_and_not_for_goals(monkeypatch: pytest.M
     assert (nothing.considered, nothing.rejected) == (3, (("goal", 2), ("batch", 1)))
     assert (nothing.binding.constraint, nothing.others) == ("goal", ())
     assert not nothing.too_large
+    assert nothing.closest.config.max_batch_size == 4
     met = chosen(monkeypatch, [goal, BATCH], *tiers, p99_ms=10_000_000.0)
     assert met.best.config.max_batch_size == 4
+
+
+def test_a_goal_that_is_met_makes_up_for_none_that_is_missed() -> None:
+    """Twice the p99 that was asked for, and half the time to the first token."""
+    resolved, config = resolve(model=TEXT, images=0, concurrency=4), configuration(max_batch_size=4)
+    found = select.predict(resolved, config, ranged=False)
+    goals = {"p99_ms": found.speed.p99_ms.value / 2, "ttft_ms": found.speed.ttft_ms.value * 2}
+    assert select.excess(found, replace(resolved.request, **goals)) == pytest.approx(math.log(2))
 
 
 def test_no_speed_is_predicted_of_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,3 +374,18 @@ def test_a_short_search_counts_and_chooses_as_a_whole_one(concurrency: int, goal
     if isinstance(short, select.Choice) and isinstance(whole, select.Choice):
         assert short.best.config == whole.best.config
         assert short.best.speed == whole.best.speed
+
+
+def test_a_short_search_takes_nothing_that_only_seems_to_reach_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what does not keep up, the quick estimate finds four requests/s where full batches give one."""
+
+    def estimate(*asked: Any) -> speed.Speed:
+        rps = 1.0 if asked[-1] else 4.0
+        return replace(found, rps=Range(rps, rps, rps))
+
+    resolved = replace(resolve(model=TEXT, images=0, concurrency=4, rps=2.0), rps=2.0)
+    found = speed.estimate(resolved, configuration(max_batch_size=4), ranged=False)
+    monkeypatch.setattr(speed, "estimate", estimate)
+    outcome = select.search(resolved, short=True)
+    assert isinstance(outcome, select.Rejections)
+    assert "goal-rps" in dict(outcome.rejected)

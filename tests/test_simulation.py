@@ -368,7 +368,7 @@ SERVERS = st.builds(
     budget=st.sampled_from([1, 7, 16, 40, 500]),
     batch=st.sampled_from([1, 2, 3, 8]),
     kv_tokens=st.sampled_from([0, 0, 20, 90, 200]),
-    contexts=st.sampled_from([0, 0, 40, 100]),
+    contexts=st.sampled_from([0, 0, 40, 100, 150]),
 )
 WITH_IMAGES = st.builds(lambda asked, again: asked._replace(encoded_again=again), REQUESTS, quarters(0, 9))
 

@@ -198,3 +198,13 @@ def test_a_p99_begins_at_the_time_of_one_request(load: str) -> None:
     """An A100 was never measured, so its ranges are wide; still none begins below a request alone."""
     made = found(gpu="a100-sxm-80g", load=load).speed
     assert made.p99_ms.low >= made.latency_ms.low >= made.alone_ms.low
+
+
+@pytest.mark.parametrize(("output", "high"), [(11, 150.0), (1, 400.0)])
+def test_later_tokens_take_no_longer_than_the_answer(output: int, high: float) -> None:
+    """Ten of them within the 1,500 ms that an answer takes at most; an answer of one token has none."""
+    values = {"latency_ms": (1000, 500, 1500), "alone_ms": (200, 200, 200), "ttft_ms": (100, 100, 100)}
+    values |= {"token_ms": (90, 30, 400), "p99_ms": (1400, 1000, 2000), "rps": (4, 3, 5)}
+    figures = {name: uncertainty.Range(*each) for name, each in values.items()}
+    least = uncertainty.Range(1, 1, 1)
+    assert uncertainty.remove_impossible(figures, least, least, 4, output)["token_ms"].high == high
