@@ -46,6 +46,7 @@ from artefacts import (
     vision,
     wait_for,
 )
+from fronts import free_ports
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from schemas import valid, validator
@@ -325,7 +326,7 @@ def servers(machine: Machine, tmp_path: Path) -> Machine:
     (tmp_path / "proxy.py").write_text(PROXY)
     machine.tool("lmdeploy", SERVE)
     machine.variables |= {"REAL_PYTHON": sys.executable, "PROXY": str(tmp_path / "proxy.py")}
-    machine.variables |= {"PROXY_URL": f"http://127.0.0.1:{free_port()}"}
+    machine.variables |= {"PROXY_URL": f"http://127.0.0.1:{free_ports(5)}"}  # the next four are the servers'
     return machine
 
 
@@ -435,13 +436,9 @@ def sharing(servers: Machine, tmp_path: Path) -> Machine:
     serve = 'if [[ $2 == proxy ]]; then exec "$REAL_PYTHON" "$PROXY" "$@"; fi\nexec "$REAL_PYTHON" "$LISTEN" 1 "$@"'
     servers.tool("lmdeploy", recording(serve))
     servers.tool("nvidia-cuda-mps-control", recording("exec sleep 60"))
-    servers.variables |= {"LISTEN": str(tmp_path / "listen.py"), "SERVER_PORT": str(free_port())}
+    first = int(servers.variables["PROXY_URL"].rpartition(":")[2]) + 1
+    servers.variables |= {"LISTEN": str(tmp_path / "listen.py"), "SERVER_PORT": str(first)}
     return servers
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 @pytest.mark.parametrize(("cards", "visible", "order"), [(1, "3", ["3", "3"]), (2, "5,3", ["5", "3", "5", "3"])])
