@@ -273,10 +273,11 @@ def test_a_range_is_what_unseen_runs_were_off_by() -> None:
     assert unmeasured.rps.high / unmeasured.rps.low > 1.5 * measured.rps.high / measured.rps.low
 
 
-def test_without_a_prefill_budget_a_pass_has_the_batch_size() -> None:
-    """LMDeploy accepts a budget of 0 from 0.12.0 and then adds nothing to the batch size."""
+def test_without_a_prefill_budget_a_pass_has_the_batchs_places() -> None:
+    """LMDeploy accepts a budget of 0 from 0.12.0: the free places are left, one token less than with a budget of 1."""
     for batch in (1, 16):
-        assert predict_speed(batch, prefill=0) == predict_speed(batch, prefill=batch)
+        assert predict_speed(batch, prefill=0) == predict_speed(batch, prefill=1)
+    assert predict_speed(16, prefill=0).latency_ms.value > predict_speed(16, prefill=16).latency_ms.value
 
 
 def test_scales_of_host_and_card() -> None:
