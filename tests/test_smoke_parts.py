@@ -671,6 +671,13 @@ def test_a_rate_that_arrives_is_met_where_no_queue_grows() -> None:
     assert not fewer.met
 
 
+def test_goals_are_told_as_they_were_asked() -> None:
+    """Minutes in ms without an exponent, and a rate below one."""
+    told = report.text(wanting(concurrency=0, rps=0.5, p99_ms=1_234_567.0), smoked(phase()))
+    assert "  p99 ms 1,234,567: met" in told
+    assert "  requests/s 0.5: met" in told
+
+
 def test_a_missed_goal_is_the_outcome_of_a_sound_run_only() -> None:
     """A failure comes first."""
     asked = wanting(p99_ms=390.0)
