@@ -19,7 +19,8 @@ from recommender.render import report
 
 PLAIN = {
     "context_mib": (900.0, 1000.0, 1200.0), "peer_context_mib": (100.0, 200.0, 400.0),
-    "quantised_load_share": (1.0, 1.5, 2.0), "load_peak_share": (1.0, 2.0, 3.0),
+    "quantised_load_mib": (100.0, 300.0, 600.0), "quantised_load_share": (1.0, 1.5, 2.0),
+    "load_peak_share": (1.0, 2.0, 3.0),
     "workspace_mib": (50.0, 100.0, 300.0), "workspace_token": (0.5, 1.0, 2.0), "workspace_slot": (0.5, 1.0, 2.0),
     "vision_tile": (0.25, 0.5, 1.0), "driver_reserve_mib": (100.0, 500.0, 700.0),
 }  # fmt: skip
@@ -170,7 +171,7 @@ def test_a_tied_head_is_a_table_of_its_own() -> None:
 
 
 def test_before_the_cache_stand_context_weights_and_leavings() -> None:
-    """The context with its range; 16-bit weights leave nothing, 4-bit ones a share of the embedding table."""
+    """The context with its range; 16-bit weights leave nothing, 4-bit ones a matrix of each MLP and more."""
     context, weights, loading = turbomind.items_before_cache(text(), 1)
     assert [item.name for item in (context, weights, loading)] == ["context", "weights", "loading"]
     assert (context.low, context.bytes, context.high) == (900 * MIB, 1000 * MIB, 1200 * MIB)
@@ -178,9 +179,10 @@ def test_before_the_cache_stand_context_weights_and_leavings() -> None:
     assert weights.low == weights.bytes == weights.high == memory_items.weights(text(), 1)
     assert (loading.low, loading.bytes, loading.high) == (0, 0, 0)
     _, _, leavings = turbomind.items_before_cache(resolve(ROUND, model=IMAGES), 1)
-    table = 151_674 * 3584 * 2
-    assert (leavings.low, leavings.bytes, leavings.high) == (table, table * 3 // 2, 2 * table)
-    assert turbomind.items_before_cache(resolve(ROUND, model=IMAGES), 2)[2].bytes == table * 3 // 4
+    matrix = 28 * 3584 * 18_944 // 2  # 28 layers, two numbers a byte
+    ends = 100 * MIB + matrix, 300 * MIB + matrix * 3 // 2, 600 * MIB + 2 * matrix
+    assert (leavings.low, leavings.bytes, leavings.high) == ends
+    assert turbomind.items_before_cache(resolve(ROUND, model=IMAGES), 2)[2].bytes == 300 * MIB + matrix * 3 // 4
 
 
 def test_more_cards_of_a_server_have_a_larger_context() -> None:
@@ -312,7 +314,7 @@ def test_every_part_names_the_coefficients_it_rests_on() -> None:
     assert {item.name: item.coefficients for item in made.items} == {
         "context": ("context-mib",),
         "weights": (),
-        "loading": ("quantised-load-share",),
+        "loading": ("quantised-load-mib", "quantised-load-share"),
         "kv cache": (),
         "workspace": ("workspace-mib", "workspace-token", "workspace-slot"),
         "vision": ("vision-tile",),

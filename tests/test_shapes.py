@@ -176,7 +176,9 @@ def test_vision_heads_of_80_are_held_as_128() -> None:
 def test_flops() -> None:
     """Two FLOP a weight and token; attention grows with the square of the prompt; one tile of InternViT-300M."""
     model = load("internvl3-8b")
-    assert model_shape.text_flops_per_token(model) == 2 * model_shape.linear_parameters(model)
+    step = model_shape.prefill_flops(model, 2) - model_shape.prefill_flops(model, 1)
+    scores = model_shape.attention_flops(model, 1, context=1)
+    assert step - scores == 2 * model_shape.active_parameters(model) == 2 * model_shape.linear_parameters(model)
     assert model_shape.attention_flops(model, 1) == 4 * 28 * 3584
     assert model_shape.attention_flops(model, 1, context=99) == 100 * model_shape.attention_flops(model, 1)
     short, long = (model_shape.attention_flops(model, tokens) for tokens in (1000, 2000))
@@ -203,7 +205,6 @@ def test_a_token_goes_through_its_experts_only() -> None:
         model = load(name)
         counted = model_shape.active_parameters(model) + model_shape.embedding_parameters(model)
         assert counted / 1e9 == pytest.approx(active, rel=0.02)
-        assert model_shape.text_flops_per_token(model) == 2 * model_shape.active_parameters(model)
 
 
 def test_mixture_by_hand() -> None:
@@ -453,6 +454,8 @@ def test_latent_attention_without_a_rank_of_queries() -> None:
     attention = 2048 * 16 * (128 + 64) + 2048 * (512 + 64) + 512 * 16 * (128 + 128) + 16 * 128 * 2048
     experts = 26 * 3 * 2048 * (64 * 1408 + 2816) + 3 * 2048 * 10944
     assert model_shape.linear_parameters(model) == 27 * attention + experts
+    for tp in (1, 2):  # of three matrices one
+        assert model_shape.mlp_matrix_parameters(model, tp) == experts / 3 / tp
 
 
 def test_sparse_attention_caches_keys_and_reads_what_it_picks() -> None:

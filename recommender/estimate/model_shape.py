@@ -74,10 +74,15 @@ def _common_parameters(text: TextShape, tp: int = 1, *, stored: bool = False) ->
     attention += 2 * text.hidden * _kv_heads_per_rank(text, tp) * text.head_dim
     if text.latent:
         attention = latent_weights(text, text.latent[0], tp, stored=stored)
-    wide = text.layers * text.intermediate
+    mlps = 3 * text.hidden * _mlp_width(text) / tp
+    return attention_layers(text) * attention + linear_weights(text, tp) + mlps
+
+
+def _mlp_width(text: TextShape) -> int:
+    """Return the inner width of dense MLPs and shared experts, summed over the layers."""
     if mixture := _mixture(text):
-        wide = mixture.dense_layers * text.intermediate + _mixture_layers(text) * mixture.shared
-    return attention_layers(text) * attention + linear_weights(text, tp) + 3 * text.hidden * wide / tp
+        return mixture.dense_layers * text.intermediate + _mixture_layers(text) * mixture.shared
+    return text.layers * text.intermediate
 
 
 def _expert_parameters(text: TextShape, tp: int = 1) -> float:
@@ -141,6 +146,12 @@ def linear_parameters(model: Model) -> int:
     """
     text = model.text
     return round(_common_parameters(text, stored=True) + _experts(text) * _expert_parameters(text))
+
+
+def mlp_matrix_parameters(model: Model, tp: int = 1) -> float:
+    """Return the weights of one of an MLP's three matrices on one GPU, summed over layers and experts."""
+    text = model.text
+    return text.hidden * _mlp_width(text) / tp + _experts(text) * _expert_parameters(text, tp) / 3
 
 
 def active_parameters(model: Model) -> int:
@@ -271,9 +282,8 @@ def kv_bytes_per_token(model: Model, kv_bits: int, tp: int = 1) -> int:
     A key and a value vector for each layer and head, or one latent vector, and what picks the tokens to read. A cache
     of 8 or 4 bits adds a scale and a zero to each vector. Layers with a sliding window keep all tokens too: a block
     holds every layer, and only the attention kernels know the window (0.16.0
-    src/turbomind/models/llama/unified_attention_layer.cc:150 and :553). Layers with
-    linear attention keep none. Raises
-    ValueError for other bits, or if ``tp`` < 1.
+    src/turbomind/models/llama/unified_attention_layer.cc:150 and :553). Layers with linear attention keep none.
+    Raises ValueError for other bits, or if ``tp`` < 1.
     """
     return attention_layers(model.text) * _kv_layer_bytes(model, kv_bits, tp)
 
@@ -311,14 +321,6 @@ def kv_read_bytes(model: Model, kv_bits: int, context: int, tp: int = 1) -> int:
 # --- arithmetic ------------------------------------------------------------------------
 
 
-def text_flops_per_token(model: Model) -> int:
-    """Return the FLOP of one token through all decoder layers.
-
-    Without attention scores and output head.
-    """
-    return 2 * active_parameters(model)
-
-
 def expert_flops(model: Model) -> float:
     """Return the FLOP of one token through one expert of each mixture layer; 0 for a dense model."""
     return 2 * _expert_parameters(model.text)
@@ -345,4 +347,4 @@ def prefill_flops(model: Model, tokens: int) -> int:
     Only the last token's logits are computed.
     """
     logits = 2 * model.text.vocab * model.text.hidden
-    return text_flops_per_token(model) * tokens + attention_flops(model, tokens) + logits
+    return 2 * active_parameters(model) * tokens + attention_flops(model, tokens) + logits

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "a100-sxm-80g", "load": "single"}
-# rendered: bash 86b20e1e9e7de188d02f9ebd6e2695ea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbffc592a2
+# rendered: bash dad6cd9165c5e188d02f9ebd6e2695ea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbffc592a2
 #
 # OpenGVLab/InternVL3-8B-AWQ on 1 x NVIDIA A100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 1 concurrent request: 1 image of 448x448, 330 input and 16 output tokens.
-# Predicted: 9.15 GiB per GPU (8.45 to 9.73), 172 ms per request (96 to 308),
+# Predicted: 9.15 GiB per GPU (8.50 to 9.89), 172 ms per request (96 to 308),
 # 5.8 requests/s (3.2 to 10.4); extrapolated from datasheets.
 #
 # Set REVISION before the start: the model runs code of its own, so name a
@@ -179,9 +179,9 @@ preflight() {
   used=$(IFS=,; echo "${cards[*]:0:1}")
   free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "$used" 2>/dev/null | sort -n | head -1) || free=
   if [[ $free =~ ^[0-9]+$ ]]; then
-    ((free >= 11411)) || die "$free MiB free on GPU $used; 11411 MiB may be needed: stop other processes there"
+    ((free >= 11413)) || die "$free MiB free on GPU $used; 11413 MiB may be needed: stop other processes there"
   else
-    echo "${0##*/}: nvidia-smi does not report the free memory of GPU $used; 11411 MiB may be needed" >&2
+    echo "${0##*/}: nvidia-smi does not report the free memory of GPU $used; 11413 MiB may be needed" >&2
   fi
   if (exec 3<>"/dev/tcp/$SERVER_NAME/$SERVER_PORT") 2>/dev/null; then
     die "something listens on port $SERVER_PORT already; set SERVER_PORT"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "l4", "lmdeploy": "0.9.2", "load": "low", "model": "qwen2.5-7b-instruct-awq"}
-# rendered: bash 4bd6d0d19aa03e49a86433daea339600cf2eeaddc83909666ee53eeea784b37f7a584edef5bfe29e97e7c592a2
+# rendered: bash 24c8e744fe733e49a86433daea339600cf2eeaddc83909666ee53eeea784b37f7a584edef5bfe29e97e7c592a2
 #
 # Qwen/Qwen2.5-7B-Instruct-AWQ on 1 x NVIDIA L4, LMDeploy 0.9.2, TurboMind.
 # 4 concurrent requests: 1,053 input and 128 output tokens.
-# Predicted: 8.84 GiB per GPU (8.03 to 9.45), 3,295 ms per request (1,810 to
+# Predicted: 8.83 GiB per GPU (8.08 to 9.61), 3,295 ms per request (1,810 to
 # 5,998), 1.2 requests/s (0.7 to 2.2); extrapolated from datasheets.
 #
 # To override a value below, set the environment variable of the same name; an empty one means the default.
@@ -169,9 +169,9 @@ preflight() {
   used=$(IFS=,; echo "${cards[*]:0:1}")
   free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "$used" 2>/dev/null | sort -n | head -1) || free=
   if [[ $free =~ ^[0-9]+$ ]]; then
-    ((free >= 10795)) || die "$free MiB free on GPU $used; 10795 MiB may be needed: stop other processes there"
+    ((free >= 10794)) || die "$free MiB free on GPU $used; 10794 MiB may be needed: stop other processes there"
   else
-    echo "${0##*/}: nvidia-smi does not report the free memory of GPU $used; 10795 MiB may be needed" >&2
+    echo "${0##*/}: nvidia-smi does not report the free memory of GPU $used; 10794 MiB may be needed" >&2
   fi
   if (exec 3<>"/dev/tcp/$SERVER_NAME/$SERVER_PORT") 2>/dev/null; then
     die "something listens on port $SERVER_PORT already; set SERVER_PORT"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"goal": "throughput", "gpu": "h100-sxm-80g", "gpu_count": 2, "load": "high"}
-# rendered: bash d5796f5c010f89b7722f9ebd6e2695ea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbffc592a2a8c299
+# rendered: bash a85db60426f689b7722f9ebd6e2695ea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbffc592a2a8c299
 #
 # OpenGVLab/InternVL3-8B-AWQ on 2 x NVIDIA H100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
@@ -182,9 +182,9 @@ preflight() {
   used=$(IFS=,; echo "${cards[*]:0:2}")
   free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits -i "$used" 2>/dev/null | sort -n | head -1) || free=
   if [[ $free =~ ^[0-9]+$ ]]; then
-    ((free >= 11411)) || die "$free MiB free on GPU $used; 11411 MiB may be needed: stop other processes there"
+    ((free >= 11413)) || die "$free MiB free on GPU $used; 11413 MiB may be needed: stop other processes there"
   else
-    echo "${0##*/}: nvidia-smi does not report the free memory of GPU $used; 11411 MiB may be needed" >&2
+    echo "${0##*/}: nvidia-smi does not report the free memory of GPU $used; 11413 MiB may be needed" >&2
   fi
   if (exec 3<>"/dev/tcp/$SERVER_NAME/$SERVER_PORT") 2>/dev/null; then
     die "something listens on port $SERVER_PORT already; set SERVER_PORT"

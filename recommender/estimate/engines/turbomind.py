@@ -15,7 +15,7 @@ from recommender.estimate.cache_need import count_running_requests
 from recommender.estimate.engines.kv_region import SLAB_ALLOCATOR, STATE_POOL, kv_blocks, region_bytes, state_region
 from recommender.estimate.linear_attention import convolved_width, state_bytes, value_width
 from recommender.estimate.memory_items import MemoryItem, embedding_bytes, make_item, weights
-from recommender.estimate.model_shape import kv_bytes_per_token
+from recommender.estimate.model_shape import kv_bytes_per_token, mlp_matrix_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,13 +94,26 @@ def items_before_cache(resolved: ResolvedRequest, tp: int) -> tuple[MemoryItem, 
     """
     coefficients = resolved.store.coefficients
     names = ("context-mib", "peer-context-mib") if tp > 1 else ("context-mib",)
-    methods = {quantization.method for quantization in resolved.model.quantization}
-    table = embedding_bytes(resolved.model, tp) if methods - LEAVES_NOTHING else 0
     head = embedding_bytes(resolved.model, tp) if resolved.model.text.tied_embeddings else 0
     return (
         make_item("context", *((MIB, coefficients[name]) for name in names)),
         make_item("weights", exact=weights(resolved, tp) + head),
-        make_item("loading", (table, coefficients["quantised-load-share"])),
+        _leavings(resolved, tp),
+    )
+
+
+def _leavings(resolved: ResolvedRequest, tp: int) -> MemoryItem:
+    """Return what loading leaves allocated.
+
+    Packing a 4-bit matrix takes buffers of 16-bit numbers from a pool that keeps what is freed (0.16.0
+    src/turbomind/models/linear_weight.cc:203, src/turbomind/core/allocator.cc:34).
+    """
+    coefficients = resolved.store.coefficients
+    packed = any(quantization.method not in LEAVES_NOTHING for quantization in resolved.model.quantization)
+    return make_item(
+        "loading",
+        (packed * MIB, coefficients["quantised-load-mib"]),
+        (packed * mlp_matrix_parameters(resolved.model, tp) / 2, coefficients["quantised-load-share"]),  # 4 bits each
     )
 
 
