@@ -352,11 +352,24 @@ def test_an_option_that_changes_the_speed_unpredicted_is_told() -> None:
         ("max-concurrent-requests", "15", "--max-concurrent-requests 15"),
         ("max-concurrent-requests", "16", ""),
         ("kernel-block-size", "-1", ""),
+        ("enable-microbatch", "true", "--enable-microbatch"),
+        ("distributed-executor-backend", "mp", ""),
         ("ssl", "true", ""),
     ):
         found = [each for each in against(setting(given, value), **pytorch) if each[0] == "unpredicted-option"]
         wanted = [f"The prediction leaves {told} out; it may change the speed"] if told else []
         assert [message for _, _, message, _ in found] == wanted
+
+
+def test_a_record_says_whether_an_option_changes_the_speed() -> None:
+    """However its effect is worded: no text decides."""
+    for changes in (True, False):
+        for words in ("None.", "Negligible.", "Lower at small batches."):
+            eager = STORE.flags["eager-mode"]
+            effect = variant(eager.effect, throughput=words)
+            flags = {**STORE.flags, "eager-mode": variant(eager, effect=effect, changes_throughput=changes)}
+            told = against(setting("eager-mode", "true"), kinds={"flags": flags}, model=TEXT, backend="pytorch")
+            assert [name for name, *_ in told] == ["unpredicted-option"] * changes
 
 
 def test_each_fault_is_told_wherever_it_stands() -> None:

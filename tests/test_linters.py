@@ -262,7 +262,8 @@ def test_a_new_record_is_refused_until_it_is_filled_in(copy: Path, kind: str) ->
 def test_a_new_flag_starts_from_the_facts(copy: Path) -> None:
     """The eras of a new flag's template agree with the wheels, so only words are to be written."""
     text = invoke("new", "flag", "dtype", "--knowledge", str(copy)).output
-    text = text.replace("topic: TODO", "topic: model").replace("TODO", "x")
+    text = text.replace("topic: TODO", "topic: model").replace("_throughput: TODO", "_throughput: false")
+    text = text.replace("TODO", "x")
     (copy / "flags/dtype.yaml").write_text(text, encoding="utf-8")
     assert check(copy, SCHEMAS).problems == ()
 

@@ -32,8 +32,6 @@ DEFAULTS = "defaults"
 """The name of LMDeploy's own defaults: an adviser who gives no settings."""
 SERVES_MODEL = frozenset({"turbomind-serves-model", "pytorch-serves-model"})
 """Constraints that say why LMDeploy runs a model with the other engine."""
-NO_EFFECT = ("None", "Negligible", "No ")
-"""What the effect of an option that leaves the throughput alone begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +291,7 @@ def _find_unpredicted(resolved: ResolvedRequest, adviser: GivenSettings, cards: 
         given = flag.option if era.type == "bool" else f"{flag.option} {clip(setting.value, 60)}"
         if flag.topic == "parallelism" and era.minimum == "1":  # a number of parts
             message = f"The prediction leaves {given} out: it is that of {count(cards, 'GPU')} without it"
-        elif flag.topic != "parallelism" and _changes_speed(resolved, flag, era, setting.value):
+        elif _changes_speed(resolved, flag, era, setting.value):
             message = f"The prediction leaves {given} out; it may change the speed"
         else:
             continue
@@ -302,7 +300,7 @@ def _find_unpredicted(resolved: ResolvedRequest, adviser: GivenSettings, cards: 
 
 def _changes_speed(resolved: ResolvedRequest, flag: records.Flag, era: records.Era, value: str) -> bool:
     """Return whether an option changes requests/s: the engine reads it, or it is a server's limit below the load."""
-    if not value or flag.effect.throughput.startswith(NO_EFFECT):
+    if not value or not flag.changes_throughput:
         return False
     limits = era.read_by == ("server",) and value.isdecimal() and int(value) < resolved.concurrency
     return limits or resolved.engine in era.read_by

@@ -125,6 +125,9 @@ class Flag(Option):
     ] = Field(description="section of the reference")
     summary_vi: str = Field(default="", description="the summary in Vietnamese")
     effect: Effect = Field(description="what it changes")
+    changes_throughput: bool = Field(
+        description="whether another value can change requests/s; an estimate that leaves such an option out says so"
+    )
     choose: Text = Field(description="how to choose the value")
     fields: tuple[EngineField, ...] = Field(default=(), description="fields of the Python configuration")
     eras: tuple[Era, ...] = Field(min_length=1, description="its form by release")
