@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from variants import IMAGES, STORE, TEXT, configuration, resolve, store_with, variant
 
-from recommender.choose import advisers, batch_room
+from recommender import review
+from recommender.choose import advisers, batch_room, problems
 from recommender.choose.recommend import recommend_adviser
 from recommender.choose.select import predict
 from recommender.common.errors import RequestError, UnknownName
 from recommender.request.request import Request
+
+MOE = "qwen3-30b-a3b"
 
 
 def setting(option: str, value: str, **changed: Any) -> Any:
@@ -296,7 +299,7 @@ def against(*settings: Any, kinds: dict[str, Any] | None = None, **asked: Any) -
     candidate = predict(resolved, advisers.build_configuration(resolved, made))
     return [
         (each.constraint, each.severity, each.message, each.remedy)
-        for each in advisers.find_problems(resolved, made, candidate)
+        for each in problems.find_problems(resolved, made, candidate)
     ]
 
 
@@ -332,7 +335,7 @@ def test_an_option_that_nothing_here_reads_does_nothing() -> None:
 
 def test_a_spread_that_no_prediction_knows_is_told() -> None:
     """--dp 2 is not in the speed that is shown; 1 spreads nothing, and a release without the option refuses it."""
-    assert against(setting("dp", "2"), setting("ep", "1")) == [
+    assert against(setting("dp", "2"), setting("ep", "1"), gpu_count=2) == [
         (
             "unpredicted-option",
             "warn",
@@ -341,6 +344,46 @@ def test_a_spread_that_no_prediction_knows_is_told() -> None:
         )
     ]
     assert [name for name, *_ in against(setting("dp", "2"), lmdeploy="0.7.0", model=TEXT)] == ["unknown-option"]
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "engine", "given", "refusals"),
+    [
+        # 0.18.0 lmdeploy/turbomind/parallel_config.py:45-79: attention on one GPU, experts on two
+        (MOE, 2, "turbomind", {"ep": "2"}, ["TurboMind has no layout for tp 1, ep 2."]),
+        (MOE, 2, "turbomind", {"ep": "2", "tp": "2"}, []),
+        (MOE, 1, "turbomind", {"ep": "2", "tp": "2"}, ["tp 2 needs 2 cards; only 1 are available."]),
+        (MOE, 4, "turbomind", {"ep": "8", "dp": "8"}, ["dp 8, ep 8 needs at least 8 GPUs, but the server sees 4."]),
+        (MOE, 8, "turbomind", {"ep": "8", "dp": "8"}, []),
+        (
+            TEXT,
+            2,
+            "turbomind",
+            {"nnodes": "2"},
+            ["--nnodes 2 needs --dist-init-addr: host and port of the first host."],
+        ),
+        # 0.18.0 lmdeploy/serve/openai/launch_server.py:120 and lmdeploy/pytorch/config.py:240-263
+        (TEXT, 2, "pytorch", {"dp": "2"}, ["The PyTorch engine starts replicas only with tp or ep above 1, not for"]),
+        (MOE, 8, "pytorch", {"dp": "3", "ep": "8"}, ["has no layout for tp 1, dp 3, ep 8: dp must divide its 8"]),
+        (MOE, 8, "pytorch", {"dp": "4", "ep": "8"}, []),
+        # 28 heads on 8 GPUs; with 8 replicas each has its own GPU
+        (TEXT, 8, "pytorch", {"tp": "8"}, ["28 attention heads cannot be split evenly across 8 cards."]),
+        (TEXT, 8, "turbomind", {"tp": "8", "dp": "8"}, []),
+    ],
+)
+def test_an_estimate_refuses_what_review_refuses(
+    model: str, gpus: int, engine: str, given: dict[str, str], refusals: list[str]
+) -> None:
+    """LMDeploy stops at each of these, so the estimate rejects it, and the review reports an error."""
+    request = Request(gpu="a100-80g", gpu_count=gpus, model=model, backend=engine)
+    findings = recommend_adviser(request, "defaults", given, store=STORE).findings
+    rejected = [finding.message for finding in findings if finding.severity == "reject"]
+    assert len(rejected) == len(refusals)
+    assert all(wanted in message for wanted, message in zip(refusals, rejected, strict=True))
+    words = " ".join(f"--{option} {value}" for option, value in given.items())
+    command = f"lmdeploy serve api_server {STORE.models[model].hub} --backend {engine} {words}"
+    errors = [finding.rule.id for finding in review(command, model=model, gpu=f"a100-80g:{gpus}").findings]
+    assert len({"LMD110", "LMD111", "LMD131"}.intersection(errors)) == len(refusals)
 
 
 def test_an_option_that_changes_the_speed_unpredicted_is_told() -> None:
@@ -429,4 +472,4 @@ def test_refuted_premises_of_the_adviser_are_told(changed: dict[str, Any], told:
     assert found == ([("claim", "claim", f"It helps. {verdict}: It does not.", "")] if told else [])
     resolved, made = follow(setting("session-len", "2048"), kinds={"constraints": {}, "claims": {"claim": claim}})
     candidate = predict(resolved, configuration())
-    assert all(each.sources is base.sources for each in advisers.find_problems(resolved, made, candidate))
+    assert all(each.sources is base.sources for each in problems.find_problems(resolved, made, candidate))

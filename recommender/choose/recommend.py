@@ -128,6 +128,7 @@ def recommend_adviser(
     Arguments and errors as in ``configure_adviser``.
     """
     from recommender.choose import advisers
+    from recommender.choose.problems import find_problems
 
     setup, given = configure_adviser(request, adviser, added, left_out, store)
     config = advisers.fall_back(setup.resolved, setup.config)
@@ -135,7 +136,7 @@ def recommend_adviser(
     candidate = predict(resolved, config)
     asked = candidate if config == setup.config else predict(resolved, setup.config)
     return replace(
-        _complete(resolved, candidate, advisers.find_problems(resolved, given, candidate, asked)),
+        _complete(resolved, candidate, find_problems(resolved, given, candidate, asked)),
         adviser=given.id,
         explanations=advisers.explain_given(resolved, given, asked),
         added=given.added,

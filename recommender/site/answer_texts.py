@@ -24,8 +24,8 @@ TIME = re.compile(r"(\{[\w.]+_ms\}) ms")
 """A time in a constraint's text: it may become seconds, so its unit is a part of what is filled in."""
 PACKAGE = Path(__file__).parents[1]
 QUESTION = (
-    "choose/advisers.py", "choose/looser_goals.py", "choose/recommend.py", "choose/relax.py", "choose/select.py",
-    "common/text.py",
+    "choose/advisers.py", "choose/looser_goals.py", "choose/problems.py", "choose/recommend.py", "choose/relax.py",
+    "choose/select.py", "common/text.py", "knowledge/gpu_layout.py",
     "estimate/speed.py", "estimate/uncertainty.py", "fleet/aim.py", "fleet/alternatives.py", "fleet/plan.py",
     "fleet/rate_search.py", "fleet/sizing.py", "knowledge/names.py", "knowledge/option_values.py",
     "request/command_line.py", "request/detect_gpu.py", "request/lengths.py", "request/load_lengths.py",
@@ -34,7 +34,8 @@ QUESTION = (
 )  # fmt: skip
 """Modules whose texts refuse a question, suggest a change, or are part of an answer."""
 REVIEW = (
-    "common/text.py", "knowledge/option_values.py", "review/ignores.py", "review/inputs.py", "review/optimize.py",
+    "common/text.py", "knowledge/gpu_layout.py", "knowledge/option_values.py", "review/ignores.py", "review/inputs.py",
+    "review/optimize.py",
     "review/readers", "review/script/mentions.py", "review/shared_repairs.py", "review/shell/grammar.py",
     "review/shell/inner_scripts.py", "review/shell/source_command.py",
 )  # fmt: skip

@@ -3,7 +3,8 @@
 ## What it does
 Reports a `--tp` above the number of GPUs: of the machine (`--gpu NAME:COUNT`), in CUDA_VISIBLE_DEVICES, in the
 container, or in the batch job (`#SBATCH --gres=gpu:2`, `#PBS -l ngpus=2`, `#BSUB -gpu num=2`). Also reports a
-CUDA_VISIBLE_DEVICES that names a GPU that the container does not have.
+CUDA_VISIBLE_DEVICES that names a GPU that the container does not have, and where the number is unknown, a `--tp` above
+the GPUs of any host.
 
 ## Why
 Each process of a tensor-parallel group needs its own GPU; startup fails if there are fewer. With
@@ -23,10 +24,14 @@ Lower `--tp`, or make more GPUs visible:
 from itertools import takewhile
 
 from recommender.common.text import shorten
+from recommender.request.request import MAX_COUNT
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 
 WITHIN = "tp-within-gpus"
+NEEDS = "Each tensor-parallel process needs its own GPU; startup fails if there are fewer."
+MOST_OF_HOSTS = 1024
+"""More than the heads of any model, which tp divides."""
 
 
 @launch_rule("error", sources=(f"constraints/{WITHIN}", "environment/cuda-visible-devices"))
@@ -35,13 +40,15 @@ def rule(case: Case) -> Diagnostics:
     yield from _all_hidden(case)
     if case.number("nnodes") not in (None, 1):
         return  # over several hosts
+    if case.visible_gpus is None:
+        yield from _on_no_host(case)
     for violation in checks.broken(case, WITHIN):
         if violation.settings:
             given = violation.settings[0]
             yield Diagnostic(
                 checks.at(given),
                 f"{given.option.name} {given.text} needs {given.text} GPUs, but the server sees {case.visible_gpus}.",
-                "Each tensor-parallel process needs its own GPU; startup fails if there are fewer.",
+                NEEDS,
             )
 
 
@@ -61,6 +68,14 @@ def _hidden(case: Case) -> Diagnostics:
             f" {gpus} are numbered from 0.",
             "A container numbers its GPUs anew; startup fails if the server sees fewer than it needs.",
         )
+
+
+def _on_no_host(case: Case) -> Diagnostics:
+    """Report more GPUs than any host has, or than Ray finds for the PyTorch engine on any hosts."""
+    setting, most = case.settings.get("tp"), MOST_OF_HOSTS if checks.engine(case) == checks.PYTORCH else MAX_COUNT
+    if setting is not None and (checks.number(case, "tp") or 1) > most:
+        message = f"{setting.option.name} {setting.text} needs more GPUs than the {most} that a server can have."
+        yield Diagnostic(checks.at(setting), message, NEEDS)
 
 
 def _all_hidden(case: Case) -> Diagnostics:

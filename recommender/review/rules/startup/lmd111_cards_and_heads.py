@@ -4,8 +4,8 @@
 Reports a `--tp` that does not fit the model's attention heads, KV heads or hidden size.
 
 ## Why
-TurboMind assigns whole heads to each GPU. With more GPUs than KV heads it repeats each KV head, so the GPU count must
-be a multiple of the KV heads. A model with 28 heads and 4 KV heads runs on 2 or 4 GPUs, but not on 3 or 8.
+Both engines assign whole heads to each GPU. With more GPUs than KV heads they repeat each KV head, so the GPU count
+must be a multiple of the KV heads. A model with 28 heads and 4 KV heads runs on 2 or 4 GPUs, but not on 3 or 8.
 
 ## Bad
 28 heads:
