@@ -97,6 +97,29 @@ def test_what_does_not_run_says_so() -> None:
     assert told("--gpu", "A100-80G", "--", "--tp", "2")[1] == 1
 
 
+def test_the_estimate_of_several_servers_is_said_to_be_of_one() -> None:
+    """One under the load of one is as fast as recommended; under the whole load it says so, and has no such load."""
+    asked = {"gpu": "a100-sxm-80g", "gpu_count": 4, "model": "qwen2.5-7b-instruct"}
+    ours = recommend.recommend(Request(**asked, concurrency=64), STORE)
+    assert ours.config.servers == 2
+    pick = {each.option: each.value for each in ours.explanations if each.emitted and each.kind != "client"}
+    assert "proxy-url" in pick
+    whole, half = (
+        recommend.recommend_adviser(Request(**asked, concurrency=concurrency), "defaults", pick, store=STORE)
+        for concurrency in (64, 32)
+    )
+    messages = [each.message for each in whole.findings if each.constraint == "proxy-shares-load"]
+    assert messages == [
+        "The prediction is of one server under all 64 concurrent requests. If several register with the proxy, each "
+        "gets a part of them."
+    ]
+    assert 2 * half.speed.rps.value == pytest.approx(ours.speed.rps.value)
+    one = recommend.recommend_adviser(Request(**asked), "defaults", pick, store=STORE)
+    alone = {option: value for option, value in pick.items() if option != "proxy-url"}
+    without = recommend.recommend_adviser(Request(**asked, concurrency=64), "defaults", alone, store=STORE)
+    assert not [each for answer in (ours, one, without) for each in answer.findings if "shares" in each.constraint]
+
+
 def test_adviser_options_are_not_taken() -> None:
     """The configuration stands behind the two dashes only."""
     assert CliRunner().invoke(estimate.command, ["--gpu", "A100-80G", "--follow", "gemini"]).exit_code == 2
