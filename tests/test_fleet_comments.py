@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -9,12 +10,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from artefacts import BASH, command, found, need
 from layouts import GRID, layout
 
 from recommender.fleet import FORMS
 from recommender.fleet.layout import Layout
-from recommender.fleet.write import render_files
+from recommender.fleet.write import find_work, render_files, write
 
 CASES = [(form, name) for form in FORMS for name in (*GRID, "shared")]
 
@@ -37,6 +39,65 @@ def test_formats_are_named_with_their_command(form: str, name: str) -> None:
                 owner = re.search(r"recommend (plan )?--format " + option, line)
                 assert owner, (path, line)
                 assert (option in FORMS) == bool(owner[1]), (path, line)
+
+
+SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+
+
+@pytest.mark.parametrize(("form", "name"), CASES)
+def test_the_readme_names_each_file_and_no_other(form: str, name: str) -> None:
+    """By its name or its folder; ``server-N.env`` and ``lmdeploy@N`` stand for those of all numbers."""
+    files = render_files(layout(name), form)
+    named = set(re.findall(r"`([^` ]+)`", files["README.md"].split("## Start")[0])) - {".written.sha256"}
+    kinds = {re.sub(r"(?<=server-)\d+|(?<=lmdeploy@)\d+", "N", path) for path in files} - {"README.md"}
+    folders = {kind.partition("/")[0] for kind in kinds}
+    services = {"lmdeploy", "lmdeploy-servers"} if form == "k8s" else {".env"}
+    assert {kind for kind in kinds if not named & {kind, kind.partition("/")[0]}} == set()
+    assert named - kinds - folders - services == set()
+
+
+@pytest.mark.parametrize(("form", "name"), CASES)
+def test_the_commands_of_the_readme_are_those_of_the_files(form: str, name: str) -> None:
+    """They are shell, start before they stop, and name services, units and jobs that the files define."""
+    files = render_files(layout(name), form)
+    (block,) = SHELL.findall(files["README.md"])
+    assert subprocess.run([BASH, "-n"], input=block, text=True, check=False).returncode == 0
+    starts, stops = {"compose": ("up -d", "compose down"), "systemd": ("enable --now", "stop lmdeploy.target"),
+                     "k8s": ("apply -k", "scale --replicas 0")}[form]  # fmt: skip
+    assert 0 < block.index(starts) < block.index(stops)
+    whole = files["README.md"]
+    if form == "compose":
+        services = yaml.safe_load(files["compose.yaml"])["services"]
+        assert set(re.findall(r"\b(front|fetch|server\d+)(?=[`\s#])", whole.split("## Start")[1])) <= set(services)
+        assert ("--rm fetch" in block) == ("fetch" in services)
+    elif form == "systemd":
+        units = {path.replace("@.service", "@") for path in files if path.startswith("lmdeploy")}
+        assert {f"{unit}.service" for unit in re.findall(r"-u (lmdeploy-\w+)", whole)} <= units
+        assert "lmdeploy@" in units
+    else:
+        kinds = {"deployment": "Deployment", "job": "Job"}
+        there = {
+            (document["kind"], document["metadata"]["name"])
+            for path, text in files.items()
+            if re.fullmatch(r"[a-z]+\.yaml", path) and path != "values.yaml"
+            for document in yaml.safe_load_all(text)
+            if "metadata" in document
+        }
+        assert {(kinds[kind], resource) for kind, resource in re.findall(r"(deployment|job)/([\w-]+)", whole)} <= there
+        assert set(re.findall(r"-f ([a-z]+\.yaml)", block)) <= files.keys()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_edited_readme_is_the_user_s(form: str, tmp_path: Path) -> None:
+    """As every file of the folder: a later plan names it and does not replace it."""
+    files = render_files(layout("tp-2"), form)
+    write(files, tmp_path)
+    path = tmp_path / "README.md"
+    assert hashlib.sha256(path.read_bytes()).hexdigest() in (tmp_path / ".written.sha256").read_text("utf-8")
+    assert find_work(files, tmp_path) == []
+    path.write_text(path.read_text("utf-8").replace("nvidia-smi", "nvidia-smi -q"), "utf-8")
+    changed = {**files, "README.md": files["README.md"] + "More.\n"}
+    assert find_work(changed, tmp_path) == [path]
 
 
 def checking(text: str) -> list[str]:

@@ -31,6 +31,8 @@ IMAGE_SOURCE = (
     "opened 2026-11-21"
 )
 FILES = (NAME, STARTER, LUA)
+README = "README.md"
+"""What the files of a folder are, and what to type."""
 PORT = 8000
 STATS_PORT = 8404
 MOST_HOSTS = 32

@@ -158,10 +158,15 @@ def files(layout: Layout) -> dict[str, str]:
             "plan several fleets, each for a part of --rps"
         )
     names = _names(layout)
-    names |= monitoring.context(layout, names["limits"]) | {"scale": scale(layout, names["size"])}
+    names |= monitoring.context(layout, names["limits"]) | {"scale": scale(layout, names["size"]), "form": "k8s"}
     names["host_pods"] = pods(layout) // layout.hosts
     manifests = [f"{manifest}.yaml" for manifest in (*ALWAYS, *(["download"] if names["hub"] else []))]
-    paths = (*(f"k8s/{name}" for name in (*manifests, DASHBOARD, *CHART, front.NAME)), front.STARTER, front.LUA)
+    paths = (
+        *(f"k8s/{name}" for name in (*manifests, DASHBOARD, *CHART, front.NAME)),
+        front.STARTER,
+        front.LUA,
+        front.README,
+    )
     return {
         path.removeprefix("k8s/"): _environment().get_template(f"{TEMPLATES}{path}.j2").render(names) for path in paths
     }

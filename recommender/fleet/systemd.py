@@ -38,7 +38,7 @@ def files(layout: Layout) -> dict[str, str]:
     config = layout.recommendation.config
     names = compose.context(layout) | {"assigned": assigned, "form": "systemd"}
     optional = [*([] if names["local"] else [FETCH]), *([MPS] if config.share > 1 else [])]
-    texts = compose.render(names, *UNITS, *ENVIRONMENT, compose.ROLLOUT, *optional)
+    texts = compose.render(names, *UNITS, *ENVIRONMENT, compose.ROLLOUT, front.README, *optional)
     for number, gpus, before in compose.place_servers(layout):
         texts[f"server-{number}.env"] = (
             f"# Server {number}: its cards by number or UUID, and its port, which haproxy.cfg has too.\n"

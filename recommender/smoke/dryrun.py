@@ -16,7 +16,7 @@ from recommender.render.artefact import ASSIGNED, Artefact
 from recommender.render.summary import rate
 from recommender.smoke.expected_load import describe_drawn, draw_load
 from recommender.smoke.failures import Failure
-from recommender.smoke.fleet_folder import ANYWHERE, FRONT, FleetArtefact
+from recommender.smoke.fleet_folder import ANYWHERE, FRONT, READ, FleetArtefact
 from recommender.smoke.process import host
 from recommender.smoke.report import wrap
 from recommender.smoke.result import describe_load
@@ -151,11 +151,11 @@ def find_edits(script: Artefact, recommendation: Recommendation) -> list[str]:
 def _find_fleet_edits(fleet: FleetArtefact, recommendation: Recommendation) -> list[str]:
     """Return where a fleet's files differ from a fresh rendering, ignoring comments."""
     from recommender.fleet.layout import Layout
-    from recommender.fleet.write import SECRETS, render_files
+    from recommender.fleet.write import render_files
 
     fresh = render_files(Layout(recommendation, fleet.hosts), fleet.kind)
     edits = [f"{name} (added)" for name in fleet.texts if name not in fresh]
-    for name in (name for name in fresh if name not in SECRETS):
+    for name in filter(READ[fleet.kind].fullmatch, fresh):
         text = fleet.texts.get(name)
         edits += [f"{name} (missing)"] if text is None else _find_file_edits(name, text, fresh[name], fleet.kind)
     return edits
