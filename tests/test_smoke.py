@@ -277,7 +277,7 @@ FAULTS: dict[str, tuple[int, str, Job]] = {
     "restarting": (24, r"start-failed: .*ValueError", job(fault="crash-start", RESTART="5")),
     "refuses": (25, r"request-failed: a text request: HTTP 503: .*come back later", refusing),
     "time-limit": (26, r"not done after 2 s; raise --time-limit", job("--time-limit", "2", fault="slow-start:30")),
-    "goal": (27, r"p99 ms \d.*, wanted 330\.0; ask", job("--load", "4", "--p99", "330", STANDIN_STEP_MS="30")),
+    "goal": (27, r"p99 ms \d.*, wanted 330; ask", job("--load", "4", "--p99", "330", STANDIN_STEP_MS="30")),
 }  # fmt: skip
 # Failures of requests do not end a run: it goes on and measures how many there are.
 REPORTED = {"too-long", "malformed", "error-200", "error-200-load", "refuses", "goal", "oom-image-load", "dies"}

@@ -29,7 +29,7 @@ from recommender.request.request import Request
 from recommender.smoke import dryrun, json_output, phases, record, report
 from recommender.smoke.client import checks
 from recommender.smoke.failures import KINDS, TAIL_LINES, Failure
-from recommender.smoke.goals import check_goals
+from recommender.smoke.goals import Goal, check_goals
 from recommender.smoke.process import diagnose, gpu, host, readback
 from recommender.smoke.process.metrics import Metrics
 from recommender.smoke.result import Load, RunRequest, RunResult, describe_load
@@ -676,6 +676,23 @@ def test_goals_are_told_as_they_were_asked() -> None:
     told = report.text(wanting(concurrency=0, rps=0.5, p99_ms=1_234_567.0), smoked(phase()))
     assert "  p99 ms 1,234,567: met" in told
     assert "  requests/s 0.5: met" in told
+
+
+@pytest.mark.parametrize(
+    ("wanted", "measured", "texts"),
+    [
+        (0.25, 0.2063, ("0.25", "0.2063")),
+        (0.012, 0.0114, ("0.012", "0.01140")),
+        (1.25, 1.1764, ("1.25", "1.176")),
+        (330.0, 352.04, ("330", "352.0")),
+        (1_234_567.0, 2_345_678.9, ("1,234,567", "2,345,678.9")),
+        (5.0, 0.0, ("5", "0.0")),
+    ],
+)
+def test_a_missed_goal_shows_by_how_much(wanted: float, measured: float, texts: tuple[str, str]) -> None:
+    """A goal of 0.25 requests/s is no 0.2, and neither is what was measured."""
+    goal = Goal("requests/s", wanted, measured, False)
+    assert (goal.wanted_text, goal.measured_text) == texts
 
 
 def test_a_missed_goal_is_the_outcome_of_a_sound_run_only() -> None:

@@ -258,6 +258,5 @@ def _run(
         raise result.failure
     missed = [goal for goal in check_goals(request.recommendation, evidence_record) if not goal.met]
     if missed:
-        raise Failure(
-            "goals-missed", "; ".join(f"{goal.name} {goal.measured:,.1f}, wanted {goal.wanted:,.1f}" for goal in missed)
-        )
+        texts = (f"{goal.name} {goal.measured_text}, wanted {goal.wanted_text}" for goal in missed)
+        raise Failure("goals-missed", "; ".join(texts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,16 @@ class Goal:
     """The goal is met."""
     note: str = ""
     """What limits the measurement; empty: nothing."""
+
+    @property
+    def wanted_text(self) -> str:
+        """Return the limit as it was asked for."""
+        return f"{self.wanted:,.10g}"
+
+    @property
+    def measured_text(self) -> str:
+        """Return the measured value with four digits or more: 0.247 is not 0.2."""
+        return f"{self.measured:,.{max(1, 3 - math.floor(math.log10(self.measured))) if self.measured else 1}f}"
 
 
 def check_goals(recommendation: Recommendation, run: records.SmokeRun) -> list[Goal]:

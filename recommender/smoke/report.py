@@ -137,7 +137,7 @@ def text(recommendation: Recommendation, run: records.SmokeRun) -> str:
         for goal in checked_goals:
             verdict = "met" if goal.met else "missed"
             note = f" ({goal.note})" if goal.note else ""
-            lines += wrap(f"{goal.name} {goal.wanted:,.10g}: {verdict}, measured {goal.measured:,.1f}{note}")
+            lines += wrap(f"{goal.name} {goal.wanted_text}: {verdict}, measured {goal.measured_text}{note}")
     lines += ["", "RESULT"]
     outcome_name = outcome(recommendation, run)
     lines += wrap("ok" if outcome_name == "ok" else f"{outcome_name}: {run.said or KINDS[outcome_name].description}")
