@@ -173,6 +173,25 @@ def test_several_files_and_their_exit_code(tmp_path: Path, monkeypatch: pytest.M
     assert done.stderr == ""
 
 
+def test_stdin_is_checked_as_a_file() -> None:
+    """Written a moment ago, with a value edited, and with a patch; what is no file cannot be updated."""
+    made = text("bash")
+    edited = re.sub(r"(?m)^SESSION_LEN=.*", "SESSION_LEN=${SESSION_LEN:-8192}", made)
+    assert edited != made
+
+    def piped(words: str, given: str) -> Result:
+        return CliRunner().invoke(check.command, words.split(), input=given, prog_name="recommend check")
+
+    assert piped("-", made).exit_code == 0
+    (file,) = json.loads(piped("- --json", edited).stdout)["files"]
+    assert (file["path"], [setting["name"] for setting in file["settings"]]) == ("-", ["SESSION_LEN"])
+    assert "-SESSION_LEN=${SESSION_LEN:-8192}\n" in piped("- --diff", edited).stdout
+    refused = piped("- --update", edited)
+    assert (refused.exit_code, "--update cannot change stdin; name a file" in refused.stderr) == (2, True)
+    nothing = piped("-", "")
+    assert (nothing.exit_code, nothing.stderr.startswith("recommend check: -: ")) == (2, True)
+
+
 def test_another_version_of_the_recommender_is_no_drift(serve: Path) -> None:
     """Who made it is not what it does: the line alone neither counts nor makes an update write."""
     edited(serve, r"^# Made by lmdeploy-recommender .*", "# Made by lmdeploy-recommender 0.0.9.")

@@ -35,7 +35,7 @@ Examples:
 FILE is what recommend wrote as bash, python, client, env, docker or json. Its
 head holds the request and, in the line "rendered", digests of its text:
 they separate your edits from advice that changed since. Older files have no
-such line; their differences are shown without this distinction.
+such line; their differences are shown without this distinction. A - is stdin.
 
 \b
 --update rewrites the file atomically; owner, mode and access control list
@@ -71,6 +71,8 @@ def command(files: tuple[str, ...], as_diff: bool, update: bool, discard_edits: 
         raise click.UsageError(f"--diff and {'--update' if update else '--json'} exclude each other; remove one")
     if discard_edits and not update:
         raise click.UsageError("--discard-edits needs --update")
+    if update and "-" in files:
+        raise click.UsageError("--update cannot change stdin; name a file, or use --diff")
     drifts: list[Drift] = []
     errors: list[str] = []
     defect = False
@@ -115,11 +117,11 @@ def _check(path: str, as_diff: bool, update: bool, discard: bool) -> Drift:
     from recommender.common.user_file import Unreadable
     from recommender.render import seal
     from recommender.review import fix
-    from recommender.review.script.source import Source, read
+    from recommender.review.script.source import Source, read_given
 
     try:
         with cpu_budget():
-            source = read(path)
+            source = read_given(path)
             file = seal.read(source.text)
             current = _render_today(file)
             if isinstance(current, str):

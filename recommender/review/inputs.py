@@ -1,16 +1,15 @@
 """Find the files to review and their project settings."""
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from recommender.common.errors import SettingsError
-from recommender.common.user_file import MOST_BYTES, Unreadable, decode, read_bytes
+from recommender.common.user_file import Unreadable, read_bytes
 from recommender.review import settings
 from recommender.review.readers.detect_kind import is_named_kind
-from recommender.review.script.source import Source, read
+from recommender.review.script.source import STDIN, Source, read_given
 
 _ENDINGS = """
     .sh .bash .zsh .slurm .sbatch .py .ipynb .yml .yaml .json .jsonc .service .container .conf .ini .mk .tf .tfvars .hcl
@@ -21,7 +20,6 @@ FOLDERS = frozenset({".github", ".gitlab", ".azure", ".circleci", ".ci", ".devco
 """Hidden folders with workflows and tasks."""
 PASSED_OVER = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 NAME = b"lmdeploy"
-STDIN = "-"
 
 
 class Subject(NamedTuple):
@@ -43,7 +41,7 @@ def subjects(paths: Iterable[str], complain: Callable[[str], None]) -> Iterator[
                 continue
             seen.add(name)
             try:
-                source = _stdin() if name == STDIN else read(name)
+                source = read_given(name)
                 if asked or NAME.decode() in source.whole:
                     yield Subject(source, settings.of(Path.cwd() if name == STDIN else Path(name)), asked, path)
             except SettingsError as error:
@@ -54,10 +52,6 @@ def subjects(paths: Iterable[str], complain: Callable[[str], None]) -> Iterator[
                 complain(f"{name}: {error}")
             except OSError as error:
                 complain(f"{name}: cannot be read: {error.strerror or error}")
-
-
-def _stdin() -> Source:
-    return Source(STDIN, decode(sys.stdin.buffer.read(MOST_BYTES + 1)))
 
 
 def _files(path: str, complain: Callable[[str], None]) -> Iterator[tuple[str, bool]]:

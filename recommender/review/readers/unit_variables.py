@@ -20,6 +20,7 @@ from recommender.review.readers.unit_words import (
 )
 from recommender.review.script import sibling_files
 from recommender.review.script.model import HOSTS, Script, Word
+from recommender.review.script.source import STDIN
 from recommender.review.script.source_map import Field, Mapped, Piece, SourceText, line_starts
 
 WILD = pattern(r"[*?\[]")
@@ -136,7 +137,7 @@ def _dropped_in(script: Script) -> Iterator[tuple[str, str | None]]:
     An ``Environment=`` that resets those before it is not followed.
     """
     unit = Path(script.path)
-    for path in _matching(unit.with_name(f"{unit.name}.d"), "*.conf") if script.path != sibling_files.STDIN else ():
+    for path in _matching(unit.with_name(f"{unit.name}.d"), "*.conf") if script.path != STDIN else ():
         source = sibling_files.read_in(unit.parent, path)
         if source is None:
             continue
@@ -155,7 +156,7 @@ def _texts(script: Script, path: str) -> dict[str, str | None] | None:
     A name that is partly unknown matches several files: values on which they differ are unknown.
     """
     unit = script.path
-    if unit == sibling_files.STDIN:
+    if unit == STDIN:
         return None
     folder, name = Path(unit).parent, path.rpartition("/")[2]
     if HOSTS not in path and not WILD.search(path):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from recommender.common.pattern import pattern
 from recommender.common.user_file import Unreadable
-from recommender.review.script.source import Source
+from recommender.review.script.source import STDIN, Source
 from recommender.review.script.source import read as read_source
 
-STDIN, ENVIRONMENT_FILE = "-", ".env"
+ENVIRONMENT_FILE = ".env"
 VARIABLE = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

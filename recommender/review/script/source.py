@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from functools import cached_property
 from recommender.common import user_file
 
 MARK = "\ufeff"
+STDIN = "-"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,13 @@ class Source:
             parts += [self.whole[self.at(last) : end], new.replace("\n", self.line_end)]
             end = self.at(first)
         return Source(self.path, self.whole[:end] + "".join(reversed(parts)))
+
+
+def read_given(path: str) -> Source:
+    """Return the text of a file that the user named, or of stdin for ``-``. Raise Unreadable or OSError."""
+    if path == STDIN:
+        return Source(path, user_file.decode(sys.stdin.buffer.read(user_file.MOST_BYTES + 1)))
+    return read(path)
 
 
 def read(path: str) -> Source:

@@ -18,7 +18,8 @@ from recommender.review.readers import manifest
 from recommender.review.readers.helm.values import UNKNOWN, evaluate, printed
 from recommender.review.script.model import ReadProblem, Script, Span
 from recommender.review.script.relocation import relocate
-from recommender.review.script.sibling_files import STDIN, read_in
+from recommender.review.script.sibling_files import read_in
+from recommender.review.script.source import STDIN
 from recommender.review.script.source_map import Mapped, line_starts
 
 ACTION = pattern(

@@ -25,7 +25,7 @@ from recommender.knowledge.load import load
 from recommender.review.context import first_release
 from recommender.review.rule import Case, Diagnostic, Diagnostics, declare
 from recommender.review.script.model import Script
-from recommender.review.script.sibling_files import STDIN
+from recommender.review.script.source import STDIN
 
 
 def _unread(script: Script) -> Diagnostics:
