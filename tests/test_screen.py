@@ -46,7 +46,36 @@ def test_it_is_one_screen(request: Request) -> None:
         if not line.startswith("  ") or line.startswith("  and "):
             break
         name, value = line.split()[:2]
-        assert emitted[name].startswith(value.removesuffix("...")), line
+        assert emitted[name] == value, line
+
+
+@pytest.mark.parametrize("columns", [40, 60, 70, 80])
+def test_a_narrow_terminal_shows_names_and_values_whole(columns: int) -> None:
+    """A reason is cut, or left out with the default; a row is longer only if its value is."""
+    asked = Request(gpu="a100-sxm-80g", gpu_count=4, model="qwen2.5-7b-instruct", concurrency=64)
+    made = recommend(asked)
+    lines = screen(made, ("gpu",), (), "serve.sh", width=columns).splitlines()
+    start = next(number for number, line in enumerate(lines) if line.split()[:2] == ["SETTING", "VALUE"])
+    rows = [line for line in lines[start + 1 :] if line.startswith("  ") and not line.startswith("  and ")][:5]
+    shown = {each.name: each.value for each in made.explanations}
+    for row in rows:
+        name, value, *rest = row.split()
+        assert shown[name] == value
+        assert len(row) <= columns or not rest
+
+
+def test_a_long_value_is_shown_whole() -> None:
+    """Only the reason after it is cut."""
+    made = recommend(Request(gpu="l4", model="qwen2.5-7b-instruct"))
+    address = "a-server-with-a-long-name.example.com"
+    long = tuple(
+        replace(each, value=address, emitted=True) if each.option == "server-name" else each
+        for each in made.explanations
+    )
+    lines = screen(replace(made, explanations=long), ("gpu",), (), "serve.sh").splitlines()
+    (row,) = (line for line in lines if line.startswith("  --server-name"))
+    assert row.split()[1] == address
+    assert len(row) <= 80
 
 
 CARD = "card a100-sxm-80g (not a100-pcie-80g)"

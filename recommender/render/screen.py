@@ -212,16 +212,20 @@ def _settings(recommendation: Recommendation, room: int, width: int) -> Iterator
     left = len(rows) - max(room - 3, least) if len(rows) > room - 2 else 0
     names = max(len(option.name) for option in rows)
     yield ""
-    yield f"  {'SETTING':<{names}}  {'VALUE':<12}{'DEFAULT':<10} WHY"
+    yield _setting(f"{'SETTING':<{names}}", "VALUE", "DEFAULT", "WHY", width)
     for option in rows[: len(rows) - left]:
-        default = _text(option.default or option.unset, 10)
-        yield cut(f"  {option.name:<{names}}  {_text(option.value):<12}{default:<10} {option.brief}", width)
+        default = cut(printable(option.default or option.unset), 10) or "-"
+        yield _setting(f"{option.name:<{names}}", printable(option.value) or "-", default, option.brief, width)
     if left:
         yield f"  and {left} more; --format report shows all"
 
 
-def _text(value: str, most: int = 11) -> str:
-    return cut(printable(value), most) or "-"
+def _setting(name: str, value: str, default: str, why: str, width: int) -> str:
+    """Return a row of the settings: name and value whole, the default and the reason as far as there is room."""
+    row = f"  {name}  {value:<11}"
+    room = width - len(row) - 1
+    row += f" {default:<10}" if room >= 10 else ""
+    return (f"{row} {cut(why, room - 11)}" if room >= 15 else row).rstrip()
 
 
 def _warnings(recommendation: Recommendation) -> Iterator[str]:
