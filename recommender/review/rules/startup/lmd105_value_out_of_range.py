@@ -90,7 +90,8 @@ def rule(case: Case) -> Diagnostics:
 def _refusal(case: Case, setting: LaunchSetting) -> option_values.Refusal | None:
     """Return why a value that the parser accepts is refused, if the engine or the server reads it."""
     store, era = case.resolved.store, case.resolved.options.get(setting.id)
-    if setting.text is None or (era is not None and not _is_checked(case, setting.id, era)):
+    checked = era is None or (_is_used(case, setting.id) and _is_checked(case, setting.id, era))
+    if setting.text is None or not checked:
         return None
     accepted = era or store.environment.get(setting.id)
     refusal = option_values.refuse(accepted, setting.text, checks.python(case)) if accepted else None
@@ -100,6 +101,15 @@ def _refusal(case: Case, setting: LaunchSetting) -> option_values.Refusal | None
     judged = judged and not field_ranges.IN_PYTHON.fullmatch(setting.text)
     levels = setting.id == "log-level" and setting.text.isdecimal()  # the logger takes the number of a level
     return refusal if checks.python(case) and judged and not levels else None
+
+
+def _is_used(case: Case, option: str) -> bool:
+    """Return whether this launch may use an option: some need an algorithm, a diffusion model or a vision model."""
+    if option == "speculative-num-draft-tokens":
+        return "speculative-algorithm" in case.settings
+    if option == "dllm-block-length":
+        return checks.architecture(case).startswith("SDAR")
+    return option != "vision-max-batch-size" or case.known.get("model.vision") is not False
 
 
 def _is_checked(case: Case, option: str, era: records.Era) -> bool:
