@@ -237,7 +237,11 @@ def test_what_is_judged_was_not_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     for kind in ("model", "configuration"):
         judged = [each for each in found if each.part.startswith(kind) and each.figure.startswith("latency")]
         assert len(judged) == len(every)
-    assert {each.figure for each in found} >= {"rps-load", "latency-alone", "ttft-load"}
+    for each in found:
+        kind = each.figure.partition("-")[2]
+        assert kind.startswith("text") == (not each.observation.resolved.images)
+        assert kind.endswith("alone") == (each.observation.concurrency == 1)
+    assert {each.figure for each in found} >= {"rps-load", "latency-alone", "ttft-load", "ttft-text-alone", "rps-text"}
 
 
 def test_residuals_by_hand() -> None:

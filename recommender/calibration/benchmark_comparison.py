@@ -125,7 +125,7 @@ def _compare(
     if load.concurrency > 1:
         ends = make_range(resolved.store, "rps-text", 1.0, 1.0)
     else:
-        ends = derive_rate(make_range(resolved.store, "latency-alone", 1.0, 1.0), 1.0)
+        ends = derive_rate(make_range(resolved.store, "latency-text-alone", 1.0, 1.0), 1.0)
     measured, value = load.output_tps, predicted.rps.value * load.output_tokens
     if not measured:
         measured, value = 1e3 / load.tpot_ms, 1e3 / predicted.token_ms.value

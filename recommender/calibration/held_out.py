@@ -26,7 +26,7 @@ from recommender.calibration.fit import (
     solve,
 )
 from recommender.calibration.observations import Observation, is_simulated, log_errors
-from recommender.estimate.coverage import name_residual
+from recommender.estimate.coverage import is_loaded, name_load, name_residual
 from recommender.knowledge.store import Store
 
 if TYPE_CHECKING:
@@ -110,11 +110,11 @@ def held_out_errors(observations: Sequence[Observation], store: Store, fits: Fit
         values = {**kept, **fits[fold.title]}
         for place in fold.left_out:
             observation = observations[place]
-            load = "" if not observation.concurrency else "-load" if observation.concurrency > 1 else "-alone"
-            load = "-text" if is_simulated(observation) and not observation.resolved.images else load
-            engine = observation.config.backend
+            resolved, config = observation.resolved, observation.config
+            loaded = is_loaded(resolved, observation.concurrency, config.servers)
+            load = f"-{name_load(resolved, loaded)}" if observation.concurrency else ""
             errors += [
-                HeldOutError(name_residual(engine, f"{name}{load}"), observation, fold.title, log)
+                HeldOutError(name_residual(config.backend, f"{name}{load}"), observation, fold.title, log)
                 for name, log in log_errors(observation, values, predict_load)
             ]
     return errors

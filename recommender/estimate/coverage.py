@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from recommender.knowledge import records
     from recommender.knowledge.store import Store
+    from recommender.request.resolved_request import ResolvedRequest
 
 TURBOMIND = "turbomind"
 ModelKind: TypeAlias = tuple[bool, str, bool, bool]
@@ -33,6 +34,18 @@ def classify_model(model: records.Model) -> ModelKind:
 def name_residual(engine: str, name: str) -> str:
     """Return the id of the record that holds the errors of an engine's figure."""
     return name if engine == TURBOMIND else f"{engine}-{name}"
+
+
+def name_load(resolved: ResolvedRequest, loaded: bool) -> str:
+    """Return how records of errors name a load; ``loaded``: requests meet at a server, or arrive at a rate."""
+    if resolved.images:
+        return "load" if loaded else "alone"
+    return "text" if loaded else "text-alone"
+
+
+def is_loaded(resolved: ResolvedRequest, concurrency: int, servers: int) -> bool:
+    """Return whether requests may meet at a server."""
+    return concurrency > servers or bool(resolved.rps)
 
 
 def _residuals(store: Store, engine: str) -> list[records.Residuals]:

@@ -19,7 +19,7 @@ from recommender.common.fast_replace import fast_replace
 from recommender.estimate import given_requests, load_profile, uncertainty
 from recommender.estimate.closed_loop import Limit, ServiceTimes, find_limit, share_gpu, solve_loop, token_gap
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.coverage import name_residual
+from recommender.estimate.coverage import is_loaded, name_load, name_residual
 from recommender.estimate.request_times import add_load, estimate_times
 from recommender.estimate.scheduler.passes import SimulatedAnswer
 from recommender.estimate.scheduler.simulation import LoadFigures, Timed
@@ -127,15 +127,15 @@ def estimate(
     coefficients = scale_coefficients(resolved.store, resolved.request.host_scale, resolved.request.card_scale)
     point, profile = predict_load(resolved, config, resolved.concurrency, coefficients, kv_tokens, capped)
     widening, named = find_widening(resolved, config) if ranged else 1.0, partial(name_residual, config.backend)
-    loaded = resolved.concurrency > config.servers or bool(resolved.rps)
-    load = "alone" if not loaded else "load" if resolved.images else "text"
+    loaded = is_loaded(resolved, resolved.concurrency, config.servers)
+    load, alone = name_load(resolved, loaded), name_load(resolved, False)
 
     def add_range(name: str, value: float) -> Range:
         return make_range(resolved.store, named(name), value, widening) if ranged else Range(value, value, value)
 
     latency = add_range(f"latency-{load}", point.latency)
     figures = {
-        "alone_ms": add_range("latency-alone", point.alone),
+        "alone_ms": add_range(f"latency-{alone}", point.alone),
         "latency_ms": latency,
         "p99_ms": add_range(f"p99-{load}", point.p99),
         "ttft_ms": add_range(f"ttft-{load}", point.ttft),
@@ -143,7 +143,7 @@ def estimate(
         "rps": add_range(f"rps-{load}", point.rps) if loaded else derive_rate(latency, point.rps),
     }
     if ranged:
-        first, step = add_range("ttft-alone", point.first), add_range("token-alone", point.step)
+        first, step = add_range(f"ttft-{alone}", point.first), add_range(f"token-{alone}", point.step)
         # If answers differ in length, their mean time does not follow from the mean TTFT and TPOT.
         tokens = 1 if resolved.output_lengths else resolved.output_tokens
         figures = uncertainty.remove_impossible(figures, first, step, resolved.concurrency, tokens)
