@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 _FREE = "--cache-max-entry-count (a share of the memory that the weights leave free)"
+_MODEL = "the model as the first word, without an option"
 ELSEWHERE: Mapping[str, str] = {
     "--host": "=--server-name",
     "--port": "=--server-port",
@@ -16,15 +17,29 @@ ELSEWHERE: Mapping[str, str] = {
     "--mem-fraction-static": _FREE,
     "--max-num-seqs": "--max-batch-size",
     "--max-num-batched-tokens": "--max-prefill-token-num",
+    "--max-running-requests": "--max-batch-size",
+    "--chunked-prefill-size": "--max-prefill-token-num",
+    "--block-size": "--cache-block-seq-len",
+    "--enable-reasoning": "--reasoning-parser",
+    "--enable-auto-tool-choice": "--tool-call-parser",
+    "--lora-modules": "--adapters (PyTorch engine only)",
     "--kv-cache-dtype": "--quant-policy (0, 4 or 8)",
     "--quantization": "--model-format",
     "--served-model-name": "--model-name",
     "--enforce-eager": "--eager-mode (PyTorch engine only)",
-    "--model-path": "the model as the first word, without an option",
+    "--model": _MODEL,
+    "--model-path": _MODEL,
+    "--model-id": _MODEL,
+    "--temperature": "temperature in each request",
+    "--top-p": "top_p in each request",
+    "--top-k": "top_k in each request",
+    "--repetition-penalty": "repetition_penalty in each request",
+    "--max-tokens": "max_tokens in each request",
+    "--max-new-tokens": "max_tokens in each request",
     "--instance-num": "--max-batch-size",
     "--cache-count": "--cache-max-entry-count",
 }
-"""By the option of another server. "=": the values are the same too, so a fix may rename the option."""
+"""By the option of another server, or of its requests. "=": the values are the same too, so a fix may rename it."""
 
 
 def closest_option(name: str) -> str:

@@ -28,7 +28,8 @@ from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import GivenOption
 
 SURE = 0.9
-NEAR = 0.6
+NEAR = 0.75
+"""Less alike, --temperature would be taken for --chat-template."""
 
 
 @launch_rule(
@@ -64,17 +65,17 @@ def _unknown(case: Case, option: GivenOption) -> Diagnostic:
     known = sorted(accepted_options.values_taken(case.resolved.release.id))
     spelling = option.name.replace("_", "-")
     why = "The parser stops at an unknown option, before anything is loaded."
+    equivalent = ELSEWHERE.get(spelling, "")
+    if equivalent:
+        name = equivalent.lstrip("=")
+        fix = edits.rename(case.script, option, name) if equivalent.startswith("=") and name in known else None
+        return Diagnostic(option.place, f"LMDeploy has no option {option.name}; the closest one is {name}.", why, fix)
     begun = [option_name for option_name in known if option_name.startswith(spelling)]
     if len(begun) > 1 and len(spelling) > len("--"):
         shown = ", ".join(begun[:4])
         return Diagnostic(
             option.place, f"{shorten(option.name)} is ambiguous; it matches {len(begun)} options: {shown}.", why
         )
-    equivalent = ELSEWHERE.get(spelling, "")
-    if equivalent:
-        name = equivalent.lstrip("=")
-        fix = edits.rename(case.script, option, name) if equivalent.startswith("=") and name in known else None
-        return Diagnostic(option.place, f"LMDeploy has no option {option.name}; the closest one is {name}.", why, fix)
     near = _near(spelling, case.resolved.release.id)
     hint = f": did you mean {near[0]}?" if near else "."
     ratios = [difflib.SequenceMatcher(None, candidate, spelling).ratio() for candidate in near]
