@@ -113,6 +113,23 @@ def test_every_source_is_there(rule: Rule) -> None:
         assert source.startswith("https://") or (kind in FOLDERS and name in getattr(load(), kind)), source
 
 
+OPTION = re.compile(r"--[a-z][a-z_-]+")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=IDS)
+def test_a_finding_about_one_option_cites_no_other(rule: Rule) -> None:
+    """Where it names and marks one option, a flag's record that it cites is that option's."""
+    flags = load().flags
+    for row in table(rule.id):
+        for finding in reviewed(rule, row).findings:
+            named = {name.replace("_", "-") for name in OPTION.findall(finding.message)}
+            records = [source.removeprefix("flags/") for source in finding.sources if source.startswith("flags/")]
+            cited = {flags[record].option for record in records}
+            starts = finding.message.split()[0].replace("_", "-")
+            if starts in {flag.option for flag in flags.values()} and len(named) == 1:
+                assert cited <= named, finding.message
+
+
 @pytest.mark.parametrize("rule", RULES, ids=IDS)
 def test_the_rule_finds_what_its_table_says(rule: Rule) -> None:
     """Findings are at the pieces of text that the table lists, no more and no less; fixes remove their findings."""
@@ -143,6 +160,24 @@ def assert_fixed(rule: Rule, row: dict[str, Any], before: engine.Review, text: s
     assert len(after.findings) < len(before.findings), text
     assert len(after.script.launches) == len(before.script.launches), text
     assert len(after.script.problems) <= len(before.script.problems), text
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--temperature", "temperature in each request"),
+        ("--enable-reasoning", "the closest one is --reasoning-parser."),
+        ("--model", "the model as the first word"),
+        ("--max-length", "has the option '--max-length'."),
+        ("--seed", "has the option '--seed'."),
+        ("--max-batchsize", "did you mean --max-batch-size?"),
+    ],
+)
+def test_what_an_unknown_option_may_mean(option: str, says: str) -> None:
+    """Another server's option has its counterpart, a misspelling the right name, and anything else no guess."""
+    text = f"lmdeploy serve api_server Qwen/Qwen3-8B {option} 1\n"
+    (finding,) = engine.review("x.sh", text, among=(engine.rule("LMD101"),)).findings
+    assert says in finding.message
 
 
 CONFIGURED = "from lmdeploy import pipeline, {0}\npipe = pipeline('/models/chat', backend_config={0}({1}))\n"

@@ -48,4 +48,5 @@ def rule(case: Case) -> Diagnostics:
             f"{option.name} has no effect on TurboMind: only the PyTorch engine reads it.",
             "The command line drops it silently; set --backend pytorch to use it.",
             edits.remove(case.script, option) if era.type == "bool" else None,
+            sources=(f"flags/{flag.id}",),
         )

@@ -37,4 +37,5 @@ def rule(case: Case) -> Diagnostics:
             option.place,
             f"{option.name} has no effect on the PyTorch engine{how}: only TurboMind reads it.",
             "The command line drops it silently.",
+            sources=(f"flags/{flag.id}",),
         )

@@ -66,6 +66,7 @@ def rule(case: Case) -> Diagnostics:
             era.note or "LMDeploy parses it but does not pass it on.",
             None if unseen else edits.remove(case.script, option),
             severity="info" if unseen else None,
+            sources=(f"flags/{flag.id}",),
         )
 
 

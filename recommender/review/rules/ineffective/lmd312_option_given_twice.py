@@ -21,10 +21,10 @@ from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import GivenOption
 
+CLI = "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py"
 
-@launch_rule(
-    "warning", sources=("flags/api-keys", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/serve.py")
-)
+
+@launch_rule("warning", sources=(CLI, "flags/api-keys"))
 def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return

@@ -34,4 +34,5 @@ def rule(case: Case) -> Diagnostics:
                 setting.option.place,
                 f"{setting.option.name} has no effect for a local model.",
                 "LMDeploy reads it only to download a repository by name; it uses a folder unchanged.",
+                sources=(f"flags/{name}",),
             )

@@ -35,4 +35,5 @@ def rule(case: Case) -> Diagnostics:
                 setting.option.place,
                 f"{setting.option.name} has no effect without --speculative-algorithm.",
                 "LMDeploy uses speculative decoding only if an algorithm is set.",
+                sources=(f"flags/{name}",),
             )

@@ -40,13 +40,14 @@ def rule(case: Case) -> Diagnostics:
             continue
         if era.type == "bool":
             if option.values and option.values[0].value is not None:
-                yield _switch(case, option)
+                yield _switch(case, option)._replace(sources=(f"flags/{flag.id}",))
         elif not option.values:
             if accepted.get(flag.option, "") in ("", "+") and not case.launch.unsure:
                 yield Diagnostic(
                     option.place,
                     f"{option.name} has no value; it requires {WANTED.get(era.type, 'a word')}.",
                     "The parser stops at an option without its value.",
+                    sources=(f"flags/{flag.id}",),
                 )
         elif accepted.get(flag.option) == "" and len(option.values) > 1 and option.values[1].value is not None:
             yield _stray(case, option.values[1])

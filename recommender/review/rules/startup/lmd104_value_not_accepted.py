@@ -58,7 +58,7 @@ def rule(case: Case) -> Diagnostics:
         for word in option.values if several else option.values[:1]:
             finding = _unquoted(option, word, era) if word.value is None else _judged(case, option, word, era)
             if finding is not None:
-                yield finding
+                yield finding._replace(sources=(f"flags/{flag.id}",))
 
 
 def _unquoted(option: GivenOption, word: Word, era: records.Era) -> Diagnostic | None:

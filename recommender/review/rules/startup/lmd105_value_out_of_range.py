@@ -75,10 +75,13 @@ def rule(case: Case) -> Diagnostics:
             within = refusal.by == "range" or setting.id in CHOSEN
             wrong = f"is out of range; use {refusal.expectation}" if within else f"is not {refusal.expectation}"
             message = f"{setting.option.name} {setting.text} {wrong}."
-            yield Diagnostic(checks.at(setting), message, "LMDeploy rejects the value, or cannot serve with it.")
+            why = "LMDeploy rejects the value, or cannot serve with it."
+            kind = "flags" if name in case.resolved.store.flags else "environment"
+            yield Diagnostic(checks.at(setting), message, why, sources=(f"{kind}/{name}",))
     for violation in checks.broken(case, *RANGES):
         if violation.settings and violation.settings[0].id not in refused:
-            yield Diagnostic(checks.at(violation.settings[0]), violation.message, violation.record.remedy)
+            place, source = checks.at(violation.settings[0]), (f"constraints/{violation.record.id}",)
+            yield Diagnostic(place, violation.message, violation.record.remedy, sources=source)
     yield from _kv_bits(case)
     yield from _capture_sizes(case)
     yield from _kernel_block(case)
@@ -133,17 +136,17 @@ def _kv_bits(case: Case) -> Diagnostics:
         era = checks.era(case, option)
         if setting.text is None or era is None or not option.encodings:
             continue
-        turbomind = checks.engine(case) == checks.TURBOMIND
+        turbomind, source = checks.engine(case) == checks.TURBOMIND, (f"flags/{option.id}",)
         refused = option_values.refuse(era, setting.text) or (python and not setting.text.isdecimal())
         encoded = [encoding.text for encoding in option.encodings if encoding.text in era.choices]
         texts = encoded if turbomind else era.choices
         known = ", ".join(text for text in texts if text.isdecimal() or not python)
         if python and refused:
             message = f"{setting.option.name} {setting.text} is out of range; use {known}."
-            yield Diagnostic(checks.at(setting), message, "The configuration refuses the value.")
+            yield Diagnostic(checks.at(setting), message, "The configuration refuses the value.", sources=source)
         elif turbomind and not refused and not option_values.runs_on_turbomind(option, setting.text):
             message = f"{setting.option.name} {setting.text} works on the PyTorch engine only."
-            yield Diagnostic(checks.at(setting), message, f"TurboMind accepts {known}.")
+            yield Diagnostic(checks.at(setting), message, f"TurboMind accepts {known}.", sources=source)
 
 
 def _capture_sizes(case: Case) -> Diagnostics:

@@ -47,19 +47,23 @@ def rule(case: Case, setting: LaunchSetting) -> Diagnostics:
             checks.at(setting),
             f"{setting.option.name} {setting.text} leaves no KV cache, so the server does not start.",
             "A server needs a cache: a share of the memory that is free after the weights are loaded.",
+            sources=("claims/cache-ratio-zero-disables-cache",),
         )
         return
     for violation in checks.broken(case, *REFUSED, BLOCKS, lean=True):
+        source = (f"constraints/{violation.record.id}",)
         if violation.record.id == BLOCKS:
             yield Diagnostic(
                 checks.at(setting),
                 f"{checks.release(case)} reads {setting.text} as a number of cache blocks, not as a share.",
                 "From 0.10.0 to 0.14.0 TurboMind reads 1 or more as a count; other releases reject it.",
                 severity="warning",
+                sources=source,
             )
         else:
             yield Diagnostic(
                 checks.at(setting),
                 f"{setting.option.name} must be below 1; with {setting.text} the server does not start.",
                 "It is a share of the memory that is free after the weights are loaded; work buffers need the rest.",
+                sources=source,
             )

@@ -63,6 +63,7 @@ def _connector(case: Case) -> Diagnostics:
             setting.option.place,
             f"{setting.option.name} is rejected by TurboMind.",
             "Only the PyTorch engine has KV connectors; set --backend pytorch.",
+            sources=(f"flags/{setting.id}",),
         )
 
 
@@ -76,4 +77,5 @@ def _draft(case: Case) -> Diagnostics:
             setting.option.place,
             f"{setting.option.name} needs --speculative-algorithm dflash.",
             "The server does not start: other algorithms have no such block size.",
+            sources=(f"flags/{setting.id}",),
         )

@@ -68,4 +68,5 @@ def _unknown(case: Case, setting: LaunchSetting, names: list[str]) -> Diagnostic
         f"{checks.release(case)} does not have {shorten(setting.text or '')} for {setting.option.name}; "
         f"use one of {', '.join(names)}.",
         "An unknown name stops the server, in most releases only after the model is loaded.",
+        sources=(f"flags/{setting.id}",),
     )

@@ -31,10 +31,23 @@ from recommender.review.script.model import GivenOption, Word
 
 STOPS = "The parser stops at it, before anything is loaded."
 PLACEHOLDER = pattern(r"\{.*\}|<.*>|\[.*\]")
+CLI = "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli"
+DEFINED = frozenset({"lite", "serve"})
+"""Groups of commands with a file of their own in ``lmdeploy/cli/``."""
+GRADIO = "claims/gradio-built-in"
 HELP = frozenset({"-h", "--help", "-v", "--version"})
 
 
 def _check(case: Case) -> Diagnostics:
+    """Check options and words, and cite the file that defines the command."""
+    for diagnostic in _unfit(case):
+        gradio = case.launch.starts == "api_server"
+        group = case.launch.command.partition(" ")[0] or "serve"
+        file = f"{CLI}/{group if group in DEFINED else 'cli'}.py"
+        yield diagnostic._replace(sources=(GRADIO,) if gradio else (file,))
+
+
+def _unfit(case: Case) -> Diagnostics:
     launch, release = case.launch, case.resolved.release.id
     if any(option.name in HELP for option in launch.options):
         return
@@ -120,5 +133,5 @@ rule = declare(
     "error",
     check=_check,
     tools=True,
-    sources=("claims/gradio-built-in", "https://github.com/InternLM/lmdeploy/blob/v0.16.0/lmdeploy/cli/lite.py"),
+    sources=(f"{CLI}/lite.py", GRADIO),
 )

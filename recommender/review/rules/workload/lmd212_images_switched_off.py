@@ -47,4 +47,5 @@ def rule(case: Case) -> Diagnostics:
                 f"{setting.option.name} skips the vision encoder, but the requests have images.",
                 _consequence(case),
                 edits.remove(case.script, setting.option),
+                sources=(f"flags/{name}",),
             )
