@@ -182,6 +182,17 @@ def test_the_last_installation_counts(installs: str) -> None:
     assert errors(review("x.sh", f"{installs}\n{COMMAND}\n")) == ["LMD102"]
 
 
+OWN = "uvx --from lmdeploy==0.12.3 {0} &\nuv run \\\n  --with lmdeploy==0.18.0 {0} --server-port 8001\n"
+
+
+def test_a_command_that_installs_what_it_runs_has_its_own_release() -> None:
+    """The other command of the file has the other release."""
+    found = review("x.sh", OWN.format(COMMAND))
+    places = [finding.place.line for finding in found.findings if finding.rule.id == "LMD102"]
+    assert places == [1]
+    assert "Assuming" not in said(found)
+
+
 BESIDE = [
     ("requirements.txt", "lmdeploy>=0.9,<0.13  # not newer\n"),
     ("requirements.txt", "torch<2.8\nlmdeploy[all] >=0.9 , <0.13 ; python_version > '3.8'\n"),

@@ -91,7 +91,7 @@ def release_of(script: Script, launch: Launch | None) -> Pinned | None:
     """Return the release that the script, or else a file beside it, names; None if none or several."""
     image = _image_of(launch)
     near = () if image is not None and is_published(image) else _beside(script.path)
-    for source in (_image(script, launch), _of_matrix(launch), _installed(script), near):
+    for source in (_image(script, launch), _of_matrix(launch), _of_command(script, launch), _installed(script), near):
         pinned = {found.release: found for found in source}
         if pinned:
             only = next(iter(pinned.values()))
@@ -118,6 +118,22 @@ def _of_matrix(launch: Launch | None) -> Iterator[Pinned]:
     word = launch.installed if launch else None
     if word is not None and re.fullmatch(VERSION, word.value or ""):
         yield Pinned(word.value or "", word.literal or word.place)
+
+
+def _of_command(script: Script, launch: Launch | None) -> Iterator[Pinned]:
+    """Yield the release that the launch's own command installs to run (uvx, uv run, pipx run)."""
+    start = launch.place.start if launch else 0
+    line = _line_before(script, start)
+    runs = RUNS.search(line)
+    if runs is not None:
+        places = range(start - len(line) + runs.start(), start)
+        yield from (pin for pin in _installed(script) if pin.place is not None and pin.place.start in places)
+
+
+def _line_before(script: Script, at: int) -> str:
+    """Return what precedes a place in its line; one that a backslash continues is one line."""
+    before = script.text[max(at - LONGEST_COMMAND, 0) : at].replace("\\\n", "  ")
+    return before[before.rfind("\n") + 1 :]
 
 
 @lru_cache(maxsize=8)
@@ -164,8 +180,7 @@ def _is_installed(script: Script, match: re.Match[str]) -> bool:
     shown = any(comment.place.start <= match.start() < comment.place.end for comment in script.comments)
     if shown and not (metadata and metadata.start() <= match.start() < metadata.end()):
         return False
-    before = script.text[max(match.start() - LONGEST_COMMAND, 0) : match.start()].replace("\\\n", " ")
-    line = before[before.rfind("\n") + 1 :]
+    line = _line_before(script, match.start())
     if (
         script.kind in CODE
         or RUNS.search(line)
