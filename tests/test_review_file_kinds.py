@@ -389,6 +389,23 @@ def test_programs_of_supervisord_run_together() -> None:
     assert "LMD614" in [finding.rule.id for finding in review("llm.conf", text, {}).findings]
 
 
+@pytest.mark.parametrize(
+    ("command", "rules"),
+    [
+        (f"{SERVE} --tp $TP", {"LMD104"}),
+        (f"{SERVE} --tp `nproc`", {"LMD104"}),
+        (f"{SERVE} > /var/log/llm.log 2>&1", {"LMD103"}),
+        (f"{SERVE} --tp %(ENV_TP)s", set()),
+        (f"{SERVE} --chat-template '/etc/a$b.json'", set()),
+        (f'bash -c "{SERVE} --tp $TP > /var/log/llm.log"', set()),
+    ],
+)
+def test_no_shell_expands_a_command_of_supervisord(command: str, rules: set[str]) -> None:
+    """It splits the command into words (supervisor's documentation of ``command``); a shell that it starts expands."""
+    found = review("llm.conf", f'[program:a]\ncommand={command}\nenvironment=TP="2"\n', {"lmdeploy": "0.18.0"})
+    assert {finding.rule.id for finding in found.findings if finding.severity != "info"} == rules
+
+
 @pytest.mark.parametrize("language", ["python", "yaml", "text", "bash", ""])
 def test_a_block_that_is_called_otherwise_holds_commands(language: str) -> None:
     """A line that one types is neither Python nor YAML; what lost its backslash is said."""

@@ -28,6 +28,10 @@ ENVIRONMENT = pattern(r"environment[ \t]*=[ \t]*(?P<pairs>.*)", re.DOTALL)
 PAIR = pattern(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
 ARGUMENTS = pattern(r"args[ \t]*=(?P<rest>[^\n]*)")
 SECTION = pattern(r"\[[^\]\n]*\]")
+SHELL_LESS = pattern(r"[ \t]*\[(?:program|fcgi-program|eventlistener):")
+"""Sections of supervisord: it splits a command into words, and no shell expands them."""
+SIGNS = pattern(r"(?P<quoted>'[^']*'|\\.|%\(\w+\)[sd])|(?P<double>\"(?:[^\"\\]|\\.)*\")|[$`()]|[<>]&?", re.DOTALL)
+EXPANDED = pattern(r"\\.|[$`]", re.DOTALL)
 # `$(NAME)` of make and `%(ENV_NAME)s` of supervisord are variables; `$$` is the shell's dollar.
 VARIABLE = pattern(r"\$\{(\w+)\}")
 POSITIONAL = pattern(r"\{posargs(?::(?P<default>[^{}\n]*))?\}")
@@ -88,8 +92,9 @@ def read(script: Script) -> Script:
         elif command := (INLINE.fullmatch(line) if make else None) or (RECIPE if just else COMMAND).fullmatch(line):
             group = command.lastgroup or "recipe"
             environment = variables | of_section.get(bisect_right(heads, at), {}) if group == "ini" else variables
-            part = code.part(start + command.start(group), end)
+            part, head = code.part(start + command.start(group), end), bisect_right(heads, at)
             part = _of_section(code, part, line, lines[at + 1 : at + 2]) if sections else part
+            part = part.replaced(_literals(code.code, lines[heads[head - 1]][0], part.code)) if head else part
             if just and PROGRAM.match(part.code):
                 run.embedded.append(Embedded("recipe.py", start, end, tuple(_filled(code.code, start, end, variables))))
             else:
@@ -107,6 +112,16 @@ def _of_section(code: Mapped, part: Mapped, line: str, behind: list[tuple[int, i
             rest = code.part(start + given.start("rest"), end)
             part = Mapped(f"{part.code} {rest.code}", [*part.at, start, *rest.at])
     return Mapped(part.code.replace("\n", " "), part.at)
+
+
+def _literals(text: str, head: int, code: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the signs of a command that only a shell reads, each escaped, if no shell reads those of its section."""
+    for sign in SIGNS.finditer(code) if SHELL_LESS.match(text, head) else ():
+        if sign["quoted"]:
+            continue
+        for match in EXPANDED.finditer(code, *sign.span()) if sign["double"] else (sign,):
+            if not match[0].startswith("\\"):
+                yield *match.span(), "".join(f"\\{letter}" for letter in match[0])
 
 
 def _with_scripts(code: Mapped, lines: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
