@@ -589,6 +589,7 @@ def test_troubles(lines: str, line: int, what: str) -> None:
     script = read("lmdeploy.service", service(lines))
     trouble = script.problems[0]
     assert (trouble.place.line, what in trouble.message) == (line, True), trouble
+    assert len({problem.place for problem in script.problems}) == len(script.problems), "one message for one word"
     assert "LMD002" in {finding.rule.id for finding in engine.review(script.path, script.text).findings}
 
 

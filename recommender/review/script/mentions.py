@@ -150,21 +150,27 @@ def _unknown(
     if script.kind == "markdown":
         words = [word for word in words if not PLACEHOLDER.search(script.text[word.place.start : word.place.end])]
     if words:
-        words.sort(key=lambda word: word.place)
-        names = list(dict.fromkeys(_shown(word) for word in words))
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        shown = f"{', '.join(names[:MOST_NAMED])}{more}"
-        turned = set.intersection(*(set(_known_places(turn)) for turn in launch.turns)) if launch.turns else ()
-        listed = all(word.place in turned or swept.issuperset(variables_of(word)) for word in words)
-        if listed:
-            what = f"a loop lists the values of {shown}; rules report only errors of single values"
-        else:
-            what = f"not known from this file: {shown}; rules skip what depends on it"
-        yield ReadProblem(what, _place(words, launch), listed)
+        reported = {problem.place for problem in script.problems}
+        words = sorted((word for word in words if word.place not in reported), key=lambda word: word.place)
+        yield from _undetermined(words, launch, swept) if words else ()
     elif (
         launch.unsure and launch.model is None and launch.starts not in ("proxy", "tool") and not _asks_for_help(launch)
     ):
         yield ReadProblem("this file does not say with which model, and with what else, this starts", launch.place)
+
+
+def _undetermined(words: list[Word], launch: Launch, swept: frozenset[str]) -> Iterator[ReadProblem]:
+    """Yield one problem that names these words of a launch."""
+    names = list(dict.fromkeys(_shown(word) for word in words))
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    shown = f"{', '.join(names[:MOST_NAMED])}{more}"
+    turned = set.intersection(*(set(_known_places(turn)) for turn in launch.turns)) if launch.turns else ()
+    listed = all(word.place in turned or swept.issuperset(variables_of(word)) for word in words)
+    if listed:
+        what = f"a loop lists the values of {shown}; rules report only errors of single values"
+    else:
+        what = f"not known from this file: {shown}; rules skip what depends on it"
+    yield ReadProblem(what, _place(words, launch), listed)
 
 
 def _known_places(launch: Launch) -> Iterator[Span]:
