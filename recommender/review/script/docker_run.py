@@ -15,6 +15,8 @@ _DOCKER_SWITCHES = """
     --oom-kill-disable --sig-proxy --disable-content-trust --quiet --use-api-socket --replace --tls --debug
 """
 DOCKER_SWITCHES = frozenset(_DOCKER_SWITCHES.split())
+DEVICES = frozenset({"--gpus", "--device", "--runtime", "--hooks-dir", "--device-cgroup-rule", "--env-file"})
+"""Options that may give a container a GPU."""
 DOCKER_LETTERS = frozenset("ditPq")
 ASSIGNED = pattern(r"([A-Za-z_]\w*)=")
 IMAGE = pattern(r"^[\w.-]+(?:/[\w.-]+)*/lmdeploy(?:[:@]\S+)?$")
@@ -37,9 +39,10 @@ class DockerRun:
 
     def read(self, fields: list[Field]) -> list[Field]:
         """Return the image and the words after it."""
-        at = 0
+        at, unknown = 0, False
         while at < len(fields):
             field = fields[at]
+            unknown = unknown or not field.known_prefix
             name, equals, _ = field.known_prefix.partition("=")
             if field.value is None and at + 1 < len(fields) and IMAGE.search(fields[at + 1].known_prefix):
                 at += 1  # a variable with options
@@ -57,6 +60,8 @@ class DockerRun:
             elif at < len(fields):
                 self._option(name, fields[at])
                 at += 1
+        asked = unknown or not DEVICES.isdisjoint(self.given) or "NVIDIA_VISIBLE_DEVICES" in self.environment
+        self.container = self.container._replace(without_gpus=not asked)
         return fields[at:]
 
     def _option(self, name: str, value: Field) -> None:

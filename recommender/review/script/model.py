@@ -93,6 +93,8 @@ class Container(NamedTuple):
     gpus: int | None = None
     devices: tuple[str, ...] = ()
     """Which GPUs of the host, if it names them."""
+    without_gpus: bool = False
+    """No option of the command that starts it asks for a GPU or another device."""
     published: tuple[Word, ...] = ()
     targets: tuple[Word, ...] = ()
     """Ports of the container, where others expect the server."""

@@ -105,7 +105,7 @@ def _serves(fields: Sequence[Field], at: int) -> bool:
         return False
     third = fields[at + 2].value if at + 2 < len(fields) else None
     if program(fields[at]) == "lmdeploy":
-        return at == 0 or third in ("api_server", "proxy")
+        return at == 0 or third in ("api_server", "proxy", "gradio")
     return fields[at].value is None and third in ("api_server", "proxy")
 
 
@@ -238,6 +238,7 @@ def _docker(page: SourceText, unwrapped: Unwrapped) -> None:
         at = next((index for index in range(at, len(texts)) if _starts(unwrapped.fields, index, texts)), 0)
         unwrapped.fields = unwrapped.fields[at:] if at else unwrapped.fields
         return
+    docker = program(unwrapped.fields[0])
     options = DockerRun(page, unwrapped.environment, page.place(unwrapped.fields[0].start, unwrapped.fields[0].end))
     rest = options.read(unwrapped.fields[at + 1 :])
     if not rest:
@@ -245,7 +246,8 @@ def _docker(page: SourceText, unwrapped: Unwrapped) -> None:
     entrypoint, name = options.given.get("--entrypoint"), options.given.get("--name")
     command, entered = [*([entrypoint] if entrypoint else ()), *rest[1:]], texts[at] == "exec"
     unwrapped.container_name = (rest[0].value if entered else name and name.value) or ""
-    unwrapped.container = None if entered else options.container._replace(image=image_word(page, rest[0]))
+    image, without = image_word(page, rest[0]), options.container.without_gpus and docker != "nvidia-docker"
+    unwrapped.container = None if entered else options.container._replace(image=image, without_gpus=without)
     if not command:
         return
     unwrapped.fields, unwrapped.environment = command, options.environment

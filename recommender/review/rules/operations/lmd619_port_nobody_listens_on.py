@@ -2,7 +2,8 @@
 
 ## What it does
 Reports ports that lead to another port than the server's `--server-port` (23333 by default): published ports of a
-container, ports of probes, and ports of a pod or its Service.
+container, ports of probes, and ports of a pod or its Service. Also reports a script that starts a server in the
+background and then asks for its health, or sends it a request, on a port that nothing else in the script names.
 
 ## Why
 The server starts, but nobody reaches it: connections to the published port are refused, and a probe that asks the
@@ -20,11 +21,17 @@ Give the server the port, or publish the port that it has:
       lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct --server-port 8000
 """
 
+import re
+
 from recommender.common.pattern import pattern
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.rules import surroundings
-from recommender.review.script.model import Container, Word
+from recommender.review.script.model import Call, Container, Word
 
+LOADERS = ("curl", "wget")
+URL = pattern(
+    r"(?:http://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0):(\d{1,5})/(?:health|v1/(?:models|(?:chat/)?completions))"
+)
 MAPPED = pattern(r"(?:.*:)?(\d{1,5})(?:/tcp)?")
 HOST_NETWORK = pattern(
     r"--net(?:work)?[= ]host\b|(?:network_mode|[nN]etworkMode)[\"']?\s*[:=]\s*[\"']?host|hostNetwork:\s*true"
@@ -33,6 +40,37 @@ HOST_NETWORK = pattern(
 
 @launch_rule("error", sources=("flags/server-port", "https://docs.docker.com/engine/network/port-publishing"))
 def rule(case: Case) -> Diagnostics:
+    yield from _of_container(case)
+    yield from _asked(case)
+
+
+def _asked(case: Case) -> Diagnostics:
+    """Report a request of the script to a port that nothing else in it names."""
+    script, launch, ports = case.script, case.launch, [surroundings.port(server) for server in case.script.launches]
+    apart = launch.container is not None and script.kind != "steps"
+    if not launch.background or launch is not script.launches[0] or apart or None in ports:
+        return
+    asking = [(call, port) for call in script.calls for word in call.words[1:] if (port := _local_port(call, word))]
+    for call, port in asking:
+        places = (match.start() for match in re.finditer(rf"(?<!\d){port}(?!\d)", script.text))
+        within = [own.place for own, its in asking if its == port]
+        if int(port) not in ports and all(any(span.start <= at < span.end for span in within) for at in places):
+            yield Diagnostic(
+                call.place,
+                f"The request asks port {port}, but the server listens on {ports[0]}.",
+                "Nothing answers there, so a loop that waits for it never ends; use the port of --server-port.",
+                severity="warning",
+            )
+            return
+
+
+def _local_port(call: Call, word: Word) -> str:
+    """Return the port of this host on which a command asks a route that LMDeploy has; empty if none."""
+    match = URL.fullmatch(word.value or "") if (call.words[0].value or "") in LOADERS else None
+    return match[1] if match else ""
+
+
+def _of_container(case: Case) -> Diagnostics:
     container, port = case.launch.container, surroundings.port(case.launch)
     if container is None or port is None or case.launch.starts == "pipeline" or _shares_network(case, container):
         return

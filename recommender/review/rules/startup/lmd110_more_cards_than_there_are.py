@@ -3,13 +3,14 @@
 ## What it does
 Reports a `--tp` above the number of GPUs: of the machine (`--gpu NAME:COUNT`), in CUDA_VISIBLE_DEVICES, in the
 container, or in the batch job (`#SBATCH --gres=gpu:2`, `#PBS -l ngpus=2`, `#BSUB -gpu num=2`). Also reports a
-CUDA_VISIBLE_DEVICES that names a GPU that the container does not have, and where the number is unknown, a `--tp` above
-the GPUs of any host.
+CUDA_VISIBLE_DEVICES that names a GPU that the container does not have, a `docker run` that asks for no GPU, and where
+the number is unknown, a `--tp` above the GPUs of any host.
 
 ## Why
 Each process of a tensor-parallel group needs its own GPU; startup fails if there are fewer. With
 CUDA_VISIBLE_DEVICES=3 the server sees one GPU, however many the machine has. A container numbers its GPUs from 0,
-whatever their numbers on the host.
+whatever their numbers on the host. Docker gives it none unless `--gpus` asks for them, or NVIDIA's runtime is the
+default of the host.
 
 ## Bad
 
@@ -32,12 +33,15 @@ WITHIN = "tp-within-gpus"
 NEEDS = "Each tensor-parallel process needs its own GPU; startup fails if there are fewer."
 MOST_OF_HOSTS = 1024
 """More than the heads of any model, which tp divides."""
+CUDA = (None, "cuda")
+DOCKER = "https://docs.docker.com/engine/containers/gpu/"
 
 
-@launch_rule("error", sources=(f"constraints/{WITHIN}", "environment/cuda-visible-devices"))
+@launch_rule("error", sources=(f"constraints/{WITHIN}", "environment/cuda-visible-devices", DOCKER))
 def rule(case: Case) -> Diagnostics:
     yield from _hidden(case)
     yield from _all_hidden(case)
+    yield from _no_gpus(case)
     if case.number("nnodes") not in (None, 1):
         return  # over several hosts
     if case.visible_gpus is None:
@@ -89,3 +93,16 @@ def _all_hidden(case: Case) -> Diagnostics:
         f"CUDA_VISIBLE_DEVICES={shorten(word.value)} hides every GPU from the server.",
         "Startup fails without a GPU; name those that it may use, from 0.",
     )
+
+
+def _no_gpus(case: Case) -> Diagnostics:
+    """Report a container that is started without GPUs."""
+    container = case.launch.container
+    if container is not None and container.without_gpus and checks.server(case) and case.text("device") in CUDA:
+        yield Diagnostic(
+            container.place,
+            "The container is started without --gpus, so the server sees no GPU.",
+            "Add --gpus all; only where NVIDIA's runtime is Docker's default, each container has the GPUs.",
+            severity="warning",
+            sources=(DOCKER,),
+        )

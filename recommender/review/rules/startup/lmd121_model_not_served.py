@@ -2,12 +2,14 @@
 
 ## What it does
 Reports models that the release cannot load: head sizes that TurboMind does not support, InternVL3 in the transformers
-layout before 0.9.0, architectures that neither engine lists, and GGUF files.
+layout before 0.9.0, architectures that neither engine lists, GGUF files, and models that by their names are for
+embeddings.
 
 ## Why
 The attention kernels support head sizes 64, 128 and 192, and since 0.12.2 also 256. InternVL3 in the transformers
 layout is a separate architecture, which 0.9.0 was the first to support. The layout without -hf works in older
-releases too; up to 0.7.3 it needs a chat template (LMD217).
+releases too; up to 0.7.3 it needs a chat template (LMD217). No server computes embeddings: /v1/embeddings answers
+every request with HTTP 400.
 
 ## Bad
 With 0.8.0:
@@ -20,14 +22,19 @@ Use a release or an engine that serves the model. With 0.9.0 or newer:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf
 """
 
+import re
+
 from packaging.version import Version
 
+from recommender.common.pattern import pattern
 from recommender.common.text import shorten
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, declare
 from recommender.review.rules.constraint_rule import MODEL, constraint_rule
 
 GGUF = ".gguf"
+EMBEDDINGS = pattern(r"(?:bge|gte|e5|gme)-.*|(?:.*[-_])?embed(?:ding|dings)?(?:[-_.].*)?", re.IGNORECASE)
+"""Names of models for embeddings."""
 
 HEADS_ASKED_UNTIL = Version("0.14.0")
 """The release from which LMDeploy no longer asks for the size of the heads before it takes TurboMind."""
@@ -71,6 +78,13 @@ def _check(case: Case) -> Diagnostics:
             f"{shorten(name.rpartition('/')[2])} is a GGUF file; LMDeploy reads folders in the layout of transformers."
         )
         yield Diagnostic(checks.model_place(case), message, "The server does not start; use the original checkpoint.")
+    elif case.launch.starts == "api_server" and EMBEDDINGS.fullmatch(name.rstrip("/").rpartition("/")[2]):
+        yield Diagnostic(
+            checks.model_place(case),
+            f"By its name, {shorten(name)} is a model for embeddings, which the server does not compute.",
+            "/v1/embeddings answers every request with HTTP 400; use another server for embeddings.",
+            sources=("claims/serves-embeddings",),
+        )
     elif not checks.is_served(case):
         yield Diagnostic(
             checks.model_place(case),
