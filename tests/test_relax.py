@@ -359,6 +359,17 @@ def test_a_looser_goal_is_tried_at_the_rate_that_is_planned_for() -> None:
         assert max(each.request.rps for each in tried) < 1000
 
 
+def test_times_are_offered_for_the_rate_that_is_offered() -> None:
+    """Not those of the queue that grows at the rate that was asked for."""
+    asked = resolve(model=TEXT, images=0, concurrency=4, rps=1000.0, ttft_ms=1.0)
+    open_loop, config = replace(asked, rps=1000.0), configuration(max_batch_size=4)
+    closest = predict(open_loop, config)
+    change, relaxed = next(iter(relax._looser_goals(open_loop, closest)))
+    there = predict(replace(open_loop, rps=relaxed.rps), config).speed.ttft_ms.value
+    assert change.options == f"--ttft {looser_goals.write_time(there)} --rps {relaxed.request.rps:g}"
+    assert relaxed.request.ttft_ms < closest.speed.ttft_ms.value / 2
+
+
 def test_a_goal_just_met_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exactly what is predicted will do."""
     config = configuration(max_batch_size=4)

@@ -51,6 +51,20 @@ def list_missed(request: Request, speed: Speed, slack: float = 1.0) -> list[tupl
     return missed
 
 
+def loosen(
+    resolved: ResolvedRequest, config: Configuration, speed: Speed, slack: float
+) -> list[tuple[str, str, float]]:
+    """Return the goals that a prediction misses; where it misses the rate, with the times at the rate that it meets."""
+    missed = list_missed(resolved.request, speed, slack)
+    rates = [entry for entry in missed if entry[0] == "rps"]
+    if not rates or rates == missed or not resolved.rps:
+        return missed
+    request = replace(resolved.request, rps=rates[0][2])
+    slower = replace(resolved, request=request, rps=request.planned_rps)
+    times = list_missed(request, estimate(slower, config, ranged=False), slack)
+    return [*(entry for entry in times if entry[0] != "rps"), *rates]
+
+
 def _read_time(text: str) -> float:
     return float(text.removesuffix("s")) * (1000 if text.endswith("s") else 1)
 

@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from recommender.choose.constraints import list_goal_constraints
 from recommender.choose.feasibility import fits, may_fit
-from recommender.choose.looser_goals import floor_written, list_missed, offer_fewer_tiles
+from recommender.choose.looser_goals import floor_written, loosen, offer_fewer_tiles
 from recommender.choose.select import Candidate, NoCandidate
 from recommender.common.units import GIB, MIB
 from recommender.estimate.memory_items import usable_bytes, weights
@@ -191,7 +191,7 @@ def _looser_goals(resolved: ResolvedRequest, closest: Candidate | None) -> Itera
         return
     text = "the best prediction for this GPU and load" + offer_fewer_tiles(resolved, closest.config)
     for slack in SLACKS:
-        missed = list_missed(resolved.request, closest.speed, slack)
+        missed = loosen(resolved, closest.config, closest.speed, slack)
         relaxed = ask(resolved, **{field: value for field, _, value in missed})
         rps = relaxed.request.planned_rps if resolved.rps else 0.0
         yield RequestChange(" ".join(option for _, option, _ in missed), text), replace(relaxed, rps=rps)
