@@ -12,8 +12,8 @@ from recommender.common.errors import UserError
 
 LLAMA = ("--gpu", "h100-sxm-80g", "--model", "llama-3-8b-instruct", "--output-tokens", "100")
 SAID = (
-    "prompt and answer take up to 20,100 tokens, but llama-3-8b-instruct has a context of 8,181; "
-    "ask for less, or cut prompts with --max-context 8181"
+    "prompt and answer take up to 20,100 tokens, but llama-3-8b-instruct has a context of 8,181 without its "
+    "chat template; ask for less, or cut prompts with --max-context 8181"
 )
 SCRIPT = "lmdeploy serve api_server meta-llama/Meta-Llama-3-8B-Instruct --session-len 8192\n"
 

@@ -77,7 +77,7 @@ def resolve_lengths(request: Request, workload: records.Workload, model: records
         notes = (f"longer prompts are cut so that prompt and answer fit --max-context {most}",)
     elif longest > room and request.workload and not most:
         most = room - 1  # a session holds a token more than prompt and answer
-        notes = (f"longer prompts of {workload.id} are cut: {model.id} has a context of {room:,} tokens",)
+        notes = (f"longer prompts of {workload.id} are cut: {model.id} has a context of {room:,} tokens without its chat template",)
     mean_output = _mean(outputs)
     pairs = [prompt_in_turn(prompt, mean_output, turn, prefix, most) for prompt in prompts for turn in range(turns)]
     return LoadLengths(prompts, outputs, _mean(pairs), mean_output, prefix, turns, most, notes)
@@ -87,8 +87,8 @@ def exceeds_context(tokens: int, model: records.Model) -> RequestError:
     """Return the error of a prompt and answer that the model's context does not hold."""
     room = model.text.max_positions - model.chat_tokens
     return RequestError(
-        f"prompt and answer take up to {tokens:,} tokens, but {model.id} has a context of {room:,}; "
-        f"ask for less, or cut prompts with --max-context {room}"
+        f"prompt and answer take up to {tokens:,} tokens, but {model.id} has a context of {room:,} without its chat "
+        f"template; ask for less, or cut prompts with --max-context {room}"
     )
 
 
