@@ -112,6 +112,10 @@ CASES = [
     ("names", GPU, "^nvml_names:", "ambiguous: [L4x]\nnvml_names:", "ambiguous[0]", "not among", "add it there"),
     ("numbers", TILE, "^low: .*", "low: 9.0", "value", "low 9, value", "low <= value <= high"),
     ("numbers", BF16, "  layers: 28", "  layers: 0", "text.layers", "0 is not a size", "of config.json"),
+    ("gpus", GPU, r"memory_mib: \d+", "memory_mib: 24", "memory_mib", "24 MiB do not fit 24 GB", "in MiB"),
+    ("gpus", GPU, r"bandwidth_gb_s: .*", "bandwidth_gb_s: 0.3", "bandwidth_gb_s", "0.3 GB/s do not fit", "GB/s"),
+    ("gpus", GPU, r"fp8, tera: .*\}", "fp8, tera: 485.0}", "rates[3].tera", "4.0 times fp16", "half of that"),
+    ("gpus", GPU, "precision: bf16", "precision: fp16", "rates[1]", "fp16 has a rate already", "remove one"),
     ("references", WAITS, r"of: \[h100-2026-11-21-batch-16", "of: [h100-x", "comparisons[0].of[0]", "'h100-x'",
      "fix the"),
     ("comparisons", WAITS, "^verdict: .*", "verdict: confirmed", "comparisons[0]", "at 1 x 448x448", "be depends"),
@@ -182,6 +186,16 @@ def test_all_broken_files_are_told_at_once(copy: Path) -> None:
         (copy / name).write_text("id: x\nextra: 1\n", encoding="utf-8")
     files = {problem.file for problem in check(copy, SCHEMAS).problems}
     assert files == {f"knowledge/{name}" for name in names}
+
+
+def test_a_list_with_broken_items_is_not_told_as_empty(copy: Path) -> None:
+    """Each rate that is 0 is a problem of its own; the list has two."""
+    change(
+        copy / GPU, r"rates:\n(  - .*\n)+", "rates:\n  - {precision: fp16, tera: 0}\n  - {precision: bf16, tera: 0}\n"
+    )
+    assert [problem.field for problem in check(copy, SCHEMAS).problems] == ["rates[0].tera", "rates[1].tera"]
+    change(copy / GPU, r"rates:\n(  - .*\n)+", "rates: []\n")
+    assert [problem.field for problem in check(copy, SCHEMAS).problems] == ["rates"]
 
 
 def test_an_absent_folder_is_told(copy: Path) -> None:

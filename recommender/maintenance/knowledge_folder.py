@@ -112,7 +112,9 @@ def _unread(file: str, path: str, error: Exception) -> Iterator[Problem]:
     """Yield the problems of an unreadable record; all invalid fields if its type names them."""
     cause = error.__context__  # the error itself names only the first field
     if isinstance(cause, ValidationError):
-        for detail in cause.errors(include_url=False, include_context=False):
+        details = cause.errors(include_url=False, include_context=False)
+        inner = {detail["loc"][:-depth] for detail in details for depth in range(1, len(detail["loc"]))}
+        for detail in (detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in inner):
             repair = REPAIRS.get(detail["type"], "fix the value")
             yield Problem(file, _dotted(detail["loc"]), one_line(detail["msg"]), repair)
         return

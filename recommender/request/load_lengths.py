@@ -77,7 +77,9 @@ def resolve_lengths(request: Request, workload: records.Workload, model: records
         notes = (f"longer prompts are cut so that prompt and answer fit --max-context {most}",)
     elif longest > room and request.workload and not most:
         most = room - 1  # a session holds a token more than prompt and answer
-        notes = (f"longer prompts of {workload.id} are cut: {model.id} has a context of {room:,} tokens without its chat template",)
+        notes = (
+            f"longer prompts of {workload.id} are cut: {model.id} has a context of {room:,} tokens without its chat template",
+        )
     mean_output = _mean(outputs)
     pairs = [prompt_in_turn(prompt, mean_output, turn, prefix, most) for prompt in prompts for turn in range(turns)]
     return LoadLengths(prompts, outputs, _mean(pairs), mean_output, prefix, turns, most, notes)

@@ -28,6 +28,7 @@ LINTERS: Mapping[str, Callable[[KnowledgeFolder], Iterable[Problem]]] = MappingP
             references.names,
             values.numbers,
             references.threads,
+            values.gpus,
             values.verdicts,
             evidence.comparisons,
             evidence.spans,

@@ -16,6 +16,12 @@ TEXTS: Mapping[type, tuple[str, ...]] = {
     records.NeededOption: ("because",),
 }
 """Fields with {names} of the vocabulary, by the record that has them."""
+LEAST_REPORTED = 0.85
+"""Share of the memory as sold that a driver reports at least; a MIG slice's name rounds it up."""
+MOST_RATES: Mapping[str, float] = {"bf16": 1.05, "fp8": 2.1, "int8": 4.2, "fp4": 8.4}
+"""Dense rates in units of fp16's, with room for rounding; GeForce's fp16 is halved."""
+FLOPS_PER_BYTE = (10, 2000)
+"""The records have 31 to 453."""
 
 
 def conditions(knowledge: KnowledgeFolder) -> Iterator[Problem]:
@@ -126,6 +132,30 @@ def numbers(knowledge: KnowledgeFolder) -> Iterator[Problem]:
                     yield Problem(
                         file, join_fields(where, name), f"{value} is not a size", "write the value of config.json"
                     )
+
+
+def gpus(knowledge: KnowledgeFolder) -> Iterator[Problem]:
+    """Check that the figures of a GPU fit each other: units of memory, bandwidth and rates, and no rate with sparsity.
+
+    A chip that is different gets an exception. Repair: see Numbers of a GPU in GUIDELINES.md.
+    """
+    for file, gpu in knowledge.records_of(records.Gpu):
+        if not LEAST_REPORTED <= gpu.memory_mib / (1024 * gpu.memory_gb) <= 1:
+            what = f"{gpu.memory_mib} MiB do not fit {gpu.memory_gb:g} GB as sold"
+            yield Problem(file, "memory_mib", what, "write the total that nvidia-smi prints, in MiB")
+        rates: dict[str, float] = {}
+        for number, rate in enumerate(gpu.rates):
+            most = MOST_RATES.get(rate.precision, math.inf) * rates.get("fp16", math.inf)
+            if rate.precision in rates:
+                yield Problem(file, f"rates[{number}]", f"{rate.precision} has a rate already", "remove one")
+            elif rate.tera > most:
+                what = f"{rate.tera:g} is {rate.tera / rates['fp16']:.1f} times fp16"
+                yield Problem(file, f"rates[{number}].tera", what, "write the dense rate, half of that with sparsity")
+            rates.setdefault(rate.precision, rate.tera)
+        low, high = FLOPS_PER_BYTE
+        if "fp16" in rates and not low < 1000 * rates["fp16"] / gpu.bandwidth_gb_s < high:
+            what = f"{gpu.bandwidth_gb_s:g} GB/s do not fit {rates['fp16']:g} TFLOP/s of fp16"
+            yield Problem(file, "bandwidth_gb_s", what, "write GB/s (10^9 bytes) here, and TFLOP/s in rates")
 
 
 def verdicts(knowledge: KnowledgeFolder) -> Iterator[Problem]:
