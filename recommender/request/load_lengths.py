@@ -78,7 +78,8 @@ def resolve_lengths(request: Request, workload: records.Workload, model: records
     elif longest > room and request.workload and not most:
         most = room - 1  # a session holds a token more than prompt and answer
         notes = (
-            f"longer prompts of {workload.id} are cut: {model.id} has a context of {room:,} tokens without its chat template",
+            f"longer prompts of {workload.id} are cut: {model.id} has a context of {room:,} tokens without its "
+            "chat template",
         )
     mean_output = _mean(outputs)
     pairs = [prompt_in_turn(prompt, mean_output, turn, prefix, most) for prompt in prompts for turn in range(turns)]

@@ -15,7 +15,7 @@ Version = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+(\.post\d+)?$")]
 VersionOrOpen = Annotated[str, Field(pattern=r"^(\d+\.\d+\.\d+(\.post\d+)?)?$")]
 
 
-Date = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+Date = Annotated[str, Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$")]
 
 
 Text = Annotated[str, Field(min_length=1)]

@@ -16,6 +16,8 @@ TEXTS: Mapping[type, tuple[str, ...]] = {
     records.NeededOption: ("because",),
 }
 """Fields with {names} of the vocabulary, by the record that has them."""
+BITS = (4, 8)
+"""Of quantised weights that LMDeploy reads."""
 LEAST_REPORTED = 0.85
 """Share of the memory as sold that a driver reports at least; a MIG slice's name rounds it up."""
 MOST_RATES: Mapping[str, float] = {"bf16": 1.05, "fp8": 2.1, "int8": 4.2, "fp4": 8.4}
@@ -113,7 +115,7 @@ def settings(knowledge: KnowledgeFolder) -> Iterator[Problem]:
 
 
 def numbers(knowledge: KnowledgeFolder) -> Iterator[Problem]:
-    """Check that numbers are possible: ends of a range in order, no size of a model's shape 0.
+    """Check that numbers are possible: ends of a range in order, no size of a model's shape 0, heads in whole groups.
 
     low <= value <= high for coefficients, low <= high for figures. Repair: correct the value.
     """
@@ -125,7 +127,12 @@ def numbers(knowledge: KnowledgeFolder) -> Iterator[Problem]:
         elif isinstance(part, records.Figure) and part.low > part.high:
             what = f"low {part.low:g} is above high {part.high:g}"
             yield Problem(file, join_fields(where, "low"), what, "swap them")
+        elif isinstance(part, records.Quantization) and part.bits not in BITS:
+            yield Problem(file, join_fields(where, "bits"), f"no weights have {part.bits} bits", "write 4 or 8")
         elif isinstance(part, (records.TextShape, records.VisionShape)):
+            if isinstance(part, records.TextShape) and part.heads % (part.kv_heads or 1):
+                what = f"{part.kv_heads} does not divide the {part.heads} heads"
+                yield Problem(file, join_fields(where, "kv_heads"), what, "write num_key_value_heads of config.json")
             for name in type(part).model_fields:
                 value = getattr(part, name)
                 if type(value) is int and value <= 0 and name not in ("wrapper_tokens", "positions", "deepstack"):
