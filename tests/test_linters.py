@@ -39,6 +39,7 @@ def broken(text: str, old: str, new: str) -> str:
 
 FLAG, GPU, CLAIM = "flags/dtype.yaml", "gpus/l4.yaml", "claims/one-preprocessing-thread.yaml"
 VOLTA, TILE = "constraints/awq-needs-volta.yaml", "coefficients/vision-tile.yaml"
+RUN = "evidence/h100-2026-11-21-14b-awq-rec-16.yaml"
 RUNS, KIMI = "evidence/earlier/h100-2026-11-21.yaml", "disagreements/kimi-log-level.yaml"
 FACTS, LORA = "extracted/api_server.json", "flags/adapters.yaml"
 BF16, QWEN3 = "models/internvl3-8b.yaml", "models/qwen3-8b.yaml"
@@ -112,7 +113,13 @@ CASES = [
     ("names", GPU, "^nvml_names:", "ambiguous: [L4x]\nnvml_names:", "ambiguous[0]", "not among", "add it there"),
     ("numbers", TILE, "^low: .*", "low: 9.0", "value", "low 9, value", "low <= value <= high"),
     ("numbers", BF16, "  kv_heads: .*", "  kv_heads: 3", "text.kv_heads", "3 does not divide the 28", "of config.json"),
-    ("numbers", "models/qwen3-8b-awq.yaml", "    bits: .*", "    bits: 5", "quantization[0].bits", "no weights have 5 bits", "4 or 8"),
+    ("numbers", "models/qwen3-8b-awq.yaml", "    bits: .*", "    bits: 5", "quantization[0].bits", "have 5 bits", "or 8"),
+    ("runs", RUN, "^ready_mib: ", "ready_mib: 9", "ready_mib", "MiB, but the card has 81559", "smoke"),
+    ("runs", RUN, "concurrency: 1$", "concurrency: 0", "phases[0].concurrency", "no load, or two", "smoke"),
+    ("runs", RUN, "448x448", "448*448", "phases[0].image", "'448*448' is no size of 1 images", "smoke"),
+    ("runs", "evidence/h100-2026-11-21-14b-awq-rec-64.yaml", "^log_sha256: .*",
+     "log_sha256: c475f2398262b4a9c4fdcaf0525ad0b6945215844ade6825072e11b35d77900d", "log_sha256",
+     "h100-2026-11-21-14b-awq-rec-16.yaml is the same run", "keep one"),
     ("types", GPU, 'opened: "2026-11', 'opened: "2026-13', "sources.pages[0].opened", "pattern", "form of the pattern"),
     ("numbers", BF16, "  layers: 28", "  layers: 0", "text.layers", "0 is not a size", "of config.json"),
     ("gpus", GPU, r"memory_mib: \d+", "memory_mib: 24", "memory_mib", "24 MiB do not fit 24 GB", "in MiB"),

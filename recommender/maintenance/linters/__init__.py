@@ -33,6 +33,7 @@ LINTERS: Mapping[str, Callable[[KnowledgeFolder], Iterable[Problem]]] = MappingP
             evidence.comparisons,
             evidence.spans,
             evidence.weights,
+            evidence.runs,
             evidence.benchmarks,
             files.schema,
         )
