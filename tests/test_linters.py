@@ -113,7 +113,7 @@ CASES = [
     ("names", GPU, "^nvml_names:", "ambiguous: [L4x]\nnvml_names:", "ambiguous[0]", "not among", "add it there"),
     ("numbers", TILE, "^low: .*", "low: 9.0", "value", "low 9, value", "low <= value <= high"),
     ("numbers", BF16, "  kv_heads: .*", "  kv_heads: 3", "text.kv_heads", "3 does not divide the 28", "of config.json"),
-    ("numbers", "models/qwen3-8b-awq.yaml", "    bits: .*", "    bits: 5", "quantization[0].bits", "have 5 bits", "or 8"),
+    ("numbers", "models/qwen3-8b-awq.yaml", "    bits: .*", "    bits: 5", "quantization[0].bits", "5 bits", "or 8"),
     ("runs", RUN, "^ready_mib: ", "ready_mib: 9", "ready_mib", "MiB, but the card has 81559", "smoke"),
     ("runs", RUN, "concurrency: 1$", "concurrency: 0", "phases[0].concurrency", "no load, or two", "smoke"),
     ("runs", RUN, "448x448", "448*448", "phases[0].image", "'448*448' is no size of 1 images", "smoke"),
@@ -276,6 +276,7 @@ def test_a_new_record_is_refused_until_it_is_filled_in(copy: Path, kind: str) ->
         (copy / "flags/dtype.yaml").unlink()
     done = invoke("new", kind, name, "--write", "--knowledge", str(copy))
     assert done.exit_code == 0, done.output
+    assert not re.search(r"\bID\b", (copy / f"{kind}s" / f"{name}.yaml").read_text("utf-8"))
     told = [problem for problem in check(copy, SCHEMAS).problems if f"/{kind}s/{name}.yaml" in problem.file]
     assert any("TODO" in problem.message for problem in told)
     assert not [problem for problem in told if "not permitted" in problem.message or "required" in problem.message]

@@ -260,7 +260,7 @@ def new(kind: str, name: str, write: bool, folder: Path | None) -> None:
             hint = did_you_mean(name, [option.lstrip("-") for option in facts.names()])
             raise click.BadParameter(f"no covered release has --{name}{hint}", param_hint="ID")
         template = flag(template, facts, name)
-    text = template.replace("id: ID\n", f"id: {_quoted(name)}\n")
+    text = re.sub(r"\bID\b", _quoted(name), template)
     if not write:
         _out(text)
         return

@@ -57,7 +57,7 @@ def release(template: str, facts: ReleaseFacts, wheel: Path) -> str:
         "transformers": facts.requires.get("transformers", "") or "TODO",
         "cuda": facts.cuda[0].rpartition("-cu")[2] if facts.cuda else "TODO",
     }
-    text = template.replace("id: ID\n", f'id: "{facts.version}"\n')
+    text = template.replace("id: ID\n", f'id: "{facts.version}"\n').replace("extract ID", f"extract {facts.version}")
     for field, value in values.items():
         text = re.sub(rf'(?m)^{field}: "TODO.*$', f'{field}: "{value}"', text)
     return re.sub(r"(?m)^    - \{release: ID, path: METADATA.*\n", "".join(cited), text)
