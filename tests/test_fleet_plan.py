@@ -348,7 +348,7 @@ def test_a_host_comes_once() -> None:
         (("--gpu", "L4:2", "--model", "internvl3-78b"), "the weights, 146.0 GiB per GPU"),
         (("--gpu", "L4:4", "--model", "internvl3-38b-awq", "--tp", "1"), "GiB"),
         (("--gpu", "H100:8", "--model", "internvl3-78b", "--tp", "1"), "leave no room for a KV cache in 79.2 GiB"),
-        (("--gpu", "H100:2", "--model", "internvl3-78b", "--tp", "2"), "Each card may need up to 79.4 GiB"),
+        (("--gpu", "H100:2", "--model", "internvl3-78b", "--tp", "2"), "Each card may need up to 79.5 GiB"),
         (("--gpu", "A100-80G:8", "--tp", "8"), "28 attention heads"),
         (("--gpu", "L40S:4", "--tp", "8"), "a server of 8 GPUs does not fit a host of 4"),
         (("--gpu", "L4:3", "--tp", "2"), "a host of 3 GPUs cannot be divided into servers of 2"),
