@@ -197,6 +197,15 @@ def test_where_an_adviser_is_silent_lmdeploys_defaults_stand(model: str, positio
     assert resolved.options["server-name"].default == "0.0.0.0"
 
 
+def test_a_zero_that_stands_for_nothing_else_stays() -> None:
+    """No era of the prefill budget gives 0 a meaning, of the batch the default."""
+    resolved = resolve()
+    options = {"max-prefill-token-num": "0", "max-batch-size": "0"}
+    config = advisers.build_configuration(resolved, advisers.follow(resolved, "defaults", options, ()))
+    usual = advisers.build_configuration(resolved, advisers.follow(resolved, "defaults", {}, ()))
+    assert (config.prefill_tokens, config.max_batch_size) == (0, usual.max_batch_size)
+
+
 def test_a_request_for_which_only_one_configuration_is_considered_has_defaults_too() -> None:
     """A short text on one card: a single budget, a single server."""
     resolved = resolve(model=TEXT, prompt_tokens=10, output_tokens=28, concurrency=1)

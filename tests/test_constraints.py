@@ -8,9 +8,12 @@ from packaging.version import Version
 from variants import GIB, IMAGES, MIB, STORE, TEXT, configuration, resolve, store_with, variant
 
 from recommender.choose import constraints
+from recommender.common.plain import Plain
 from recommender.estimate import memory, memory_items, speed
 from recommender.knowledge.conditions import NAMES
 from recommender.knowledge.load import data_root
+
+CODE = Plain({"release": "0.16.0", "path": "src/turbomind/turbomind.cc", "line": 1, "token": "x"})
 
 
 def record(name: str, require: Iterable[str], when: Iterable[str] = (), severity: str = "reject") -> Any:
@@ -123,6 +126,35 @@ def test_goals_are_what_compares_an_estimate_with_the_request() -> None:
         )
     }
     assert constraints.list_goal_constraints(store_with(constraints=own)) == {"p99"}
+
+
+def test_another_engine_helps_against_rules_of_the_engine_alone() -> None:
+    """Not where an estimate, or what was asked for, breaks the rule."""
+    rules_of = (
+        record("engine", ["config.tp == 1"], ['config.backend == "turbomind"']),
+        record("room", ["estimate.kv_blocks >= 8"], ['config.backend == "turbomind"']),
+        record("asked", ["config.tp == 1"]),
+    )
+    resolved = resolve(store_with(constraints={each.id: each for each in rules_of}))
+    values = {"config.tp": 2, "config.backend": "turbomind", "estimate.kv_blocks": 1, "gpu.count": 1}
+    found = constraints.evaluate(constraints.parse_all(resolved.store), values)
+    assert {each.constraint: constraints.is_of_engine(resolved, each) for each in found} == {
+        "engine": True,
+        "room": False,
+        "asked": False,
+    }
+
+
+def test_a_finding_tells_where_its_releases_code_is_not_public() -> None:
+    """LMDeploy's repository ends with 0.16.0; a rule read there may be another in the wheel of 0.18.0."""
+    sources = variant(STORE.constraints["batch-positive"].sources, code=(CODE,))
+    (rule,) = rules(variant(record("a", ["config.tp == 1"]), sources=sources))
+    values = {"config.tp": 2, "gpu.count": 1, "config.backend": "turbomind"}
+    caveats = {
+        release: constraints.evaluate((rule,), {**values, "lmdeploy": Version(release)})[0].caveat
+        for release in ("0.16.0", "0.18.0")
+    }
+    assert caveats == {"0.16.0": "", "0.18.0": "code of 0.16.0; later code is not public"}
 
 
 # --- values

@@ -9,7 +9,7 @@ import pytest
 from variants import GIB, MIB, STORE, TEXT, coefficients, configuration, resolve
 
 from recommender.choose.recommend import NothingFits, recommend
-from recommender.estimate import memory, memory_items, model_shape
+from recommender.estimate import memory, memory_items, model_shape, speed
 from recommender.estimate.engines import pytorch, turbomind
 from recommender.estimate.engines.engine import ENGINES
 from recommender.fleet import compose
@@ -254,6 +254,19 @@ def test_images_run_as_the_scheduler_has_them() -> None:
     launch = STORE.coefficients["pytorch-prompt-layer-ms"].value * 28  # of a pass that holds up to 16 prompts
     least = made.speed.rps.value / 1000 * launch / 16
     assert made.speed.token_ms.value > alone.speed.token_ms.value / (1 - least)
+
+
+def test_a_first_token_waits_until_python_has_launched_its_pass() -> None:
+    """28 layers, whatever the GPU; TurboMind's C++ launches while the GPU works."""
+    for backend, slowest in (("pytorch", 280.0), ("turbomind", 0.0)):
+        plain, slow = (
+            speed.estimate(
+                resolve(coefficients(pytorch_prompt_layer_ms=ms), model=TEXT, backend=backend), config(backend=backend)
+            )
+            for ms in (0.0, 10.0)
+        )
+        assert slow.ttft_ms.value >= slowest
+        assert (slow.ttft_ms == plain.ttft_ms) == (not slowest)
 
 
 def test_memory_of_the_engine_is_fitted_to_nothing() -> None:

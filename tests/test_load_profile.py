@@ -356,6 +356,14 @@ def test_the_prefix_takes_the_cache_once() -> None:
     assert [each.blocks for (each,) in turns] == [329 - 128 + 100, 601 - 128 + 100]
 
 
+def test_a_cache_that_the_prefix_fills_limits_most_of_all() -> None:
+    """One token more never lets fewer requests run, and a cache without a limit lets all run."""
+    talk, clients = asked(prefix_tokens=128), 8
+    rates = [predict(talk, clients, configure(**CACHING), cache).rps for cache in (128, 129, 600, 10_000, 0)]
+    assert rates == sorted(rates)
+    assert rates[0] < rates[-1]
+
+
 def test_given_requests_are_cut_to_the_session() -> None:
     """It holds prompt, answer and one more; a shorter prompt stays as it is, with the template's tokens."""
     config = configure(session_len=1000)

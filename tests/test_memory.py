@@ -307,6 +307,13 @@ def test_the_cache_is_a_share_of_what_is_free_after_the_weights() -> None:
     assert {item.basis for item in made.items} == {"modelled"}
 
 
+def test_no_cache_is_larger_than_what_is_free() -> None:
+    """A share of 1 takes all of it; a larger one takes no more."""
+    for ratio in (1.0, 3.0):
+        made = memory.estimate(text(), configuration(cache_ratio=ratio))
+        assert made.item("kv cache").bytes == made.free > 0
+
+
 def test_every_part_names_the_coefficients_it_rests_on() -> None:
     """None where bytes are counted."""
     resolved = resolve(images=1, image_width=448, image_height=448)

@@ -246,6 +246,14 @@ def test_mxfp4_packs_experts_only() -> None:
     assert saved == pytest.approx(experts * (16 - 4.25) / 8, abs=2)
 
 
+def test_biases_of_experts_and_routers_by_hand() -> None:
+    """gpt-oss-20b: 64 heads of 64, 8 KV heads, 32 experts 2880 wide; each layer has a bias and each head a sink."""
+    attention = 2 * 2880 * 4096 + 4096 + 2880 + 2 * (2880 * 512 + 512) + 64
+    router, expert = 2880 * 32 + 32, 3 * (2880 * 2880 + 2880)  # a gate, an up and a down projection
+    layer = attention + router + 32 * expert + 2 * 2880
+    assert model_shape.parameters(load("gpt-oss-20b")) == 2 * 201_088 * 2880 + 24 * layer + 2880
+
+
 def test_fp8_halves_the_linear_layers() -> None:
     """Embeddings, output head and routers stay 16-bit; a square of 128 x 128 weights has a 16-bit scale."""
     for name in ("qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b"):

@@ -571,6 +571,18 @@ def test_servers_of_one_card_slow_each_other() -> None:
     assert rate(2, 1.0) == pytest.approx(1000 * closed_loop.solve_loop(slowed, 28, 8, 8).rate)
 
 
+@pytest.mark.parametrize("images", [0, 1])
+def test_servers_of_one_card_slow_each_other_under_arrivals_too(images: int) -> None:
+    """Four a second at two servers: prefill that coincides with the other's is shared, so all wait longer."""
+    asked = {"images": images, **({"image_width": 448, "image_height": 448} if images else {})}
+    resolved = resolve(model=IMAGES, rps=4.0, concurrency=16, **asked)
+    config = configuration(max_batch_size=16, servers=2)
+    own, both = (speed.estimate(resolved, replace(config, share=share), ranged=False) for share in (1, 2))
+    assert both.alone_ms == own.alone_ms
+    assert both.ttft_ms.value > own.ttft_ms.value
+    assert both.latency_ms.value > own.latency_ms.value
+
+
 # --- runs of one's own
 
 
