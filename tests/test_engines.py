@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
+from packaging.version import Version
 from variants import GIB, MIB, STORE, TEXT, coefficients, configuration, resolve
 
 from recommender.choose.recommend import NothingFits, recommend
@@ -132,6 +133,13 @@ def test_latent_attention_keeps_copies_for_decoding() -> None:
     assert weights.bytes - model_shape.weight_bytes(resolved.model) == 47 * 20 * 512 * (192 + 256) * 2
 
 
+def test_latent_weights_are_split_over_gpus() -> None:
+    """Two hold half each."""
+    resolved = asked(model="glm-4.7-flash")
+    whole, half = (pytorch.items_before_cache(resolved, tp)[1].bytes for tp in (1, 2))
+    assert half == whole // 2
+
+
 def test_a_warm_up_takes_no_cache() -> None:
     """It runs on the block for padding."""
     assert pytorch.warmup_tokens(asked().version, 8192, 4096) == 0
@@ -147,6 +155,16 @@ def test_states_of_linear_attention_are_apart_from_the_cache() -> None:
     reserved = [pytorch.reserved_bytes(resolved, config(max_batch_size=batch)) for batch in (1, 2)]
     assert reserved[1] - reserved[0] == 2 * resolved.model.text.vocab * 2 + per_slot
     assert 0 < per_slot <= own
+
+
+@pytest.mark.parametrize(("release", "slots"), [("0.12.2", 8), ("0.12.3", 1), ("0.13.0", 1), ("0.14.0", 2)])
+def test_slots_for_states_beside_those_of_the_batch(release: str, slots: int) -> None:
+    """0.13.0 and 0.14.0 pytorch/engine/executor/base.py (:231, :264): a batch of 1 has this many more."""
+    resolved = replace(asked(model="qwen3.5-9b"), version=Version(release))
+    kept = [pytorch.reserved_bytes(resolved, config(max_batch_size=batch)) for batch in (1, 2)]
+    logits = 2 * resolved.model.text.vocab * 2  # of each request two rows of 16-bit numbers
+    slot = kept[1] - kept[0] - logits
+    assert kept[0] == 8192 * resolved.model.text.vocab * 2 + logits + (1 + slots) * slot
 
 
 @pytest.mark.parametrize(
