@@ -188,6 +188,29 @@ def test_answers_may_be_twice_as_long_as_expected(output: int, most: int) -> Non
     assert config.session_len == -(-(9029 + most + 1) // 256) * 256
 
 
+@pytest.mark.parametrize("left", [100, 150, 200])
+def test_an_answer_ends_before_the_models_context_does(left: int) -> None:
+    """Qwen2.5-7B's 32,768 tokens hold the prompt, the template's 29, the answer and one more."""
+    config = first(model=TEXT, prompt_tokens=32_768 - 29 - 1 - left, output_tokens=100)
+    assert (config.max_tokens, config.session_len) == (left, 32_768)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "cached"),
+    [
+        ({}, False),
+        ({"prefix_tokens": 63}, False),
+        ({"prefix_tokens": 64}, True),  # a block
+        ({"turns": 2}, True),
+        ({"repeated_share": 0.0499}, False),
+        ({"repeated_share": 0.05}, True),
+    ],
+)
+def test_what_requests_repeat_is_cached(repeats: dict[str, Any], cached: bool) -> None:
+    """A block of a prefix, a conversation's history, or a twentieth of a trace's input."""
+    assert first(model=TEXT, prompt_tokens=1000, **repeats).prefix_caching is cached
+
+
 @pytest.mark.parametrize(
     ("cpus", "cards", "threads"),
     [(1, 1, 1), (3, 1, 1), (4, 1, 2), (6, 1, 3), (8, 1, 4), (64, 1, 4), (16, 4, 2), (4, 4, 1)],

@@ -9,7 +9,7 @@ from variants import IMAGES, STORE, configuration, resolve, store_with
 from recommender import __version__
 from recommender.choose import constraints, rate, recommend, relax
 from recommender.choose.select import Choice, NoCandidate, Rejections, choose, predict
-from recommender.common.errors import UnknownName
+from recommender.common.errors import RequestError, UnknownName
 from recommender.request.request import Request
 from recommender.request.resolved_request import ResolvedRequest, resolve_with_checkpoint
 
@@ -183,6 +183,43 @@ def test_no_more_is_answered_than_arrives_or_can_be_served(rate: float) -> None:
         assert end == pytest.approx(min(rate, limit), rel=0.02)
     warned = [finding for finding in made.findings if finding.constraint == "rate-near-limit"]
     assert bool(warned) == (found.low < rate)
+
+
+def test_only_goals_are_told_to_need_less_detail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning of anything else stays as it is."""
+    late = constraints.ConstraintFinding("goal-p99", "warn", "May be late.", "wait", FINDING.sources)
+
+    def near(resolved: ResolvedRequest, _room: bool = True) -> NoCandidate:
+        close = Choice(predict(resolved, configuration()), (late, FINDING), 3, ())
+        return NoCandidate(FINDING, (), 3, (), False, close)
+
+    monkeypatch.setattr(recommend, "choose", near)
+    for hint, told in (("; send less", "May be late; send less."), ("", "May be late.")):
+        monkeypatch.setattr(recommend, "offer_fewer_tiles", lambda *_, hint=hint: hint)
+        made = recommend.recommend(Request(gpu="h100-sxm-80g", concurrency=1))
+        assert [finding.message for finding in made.findings] == [told, FINDING.message]
+
+
+def test_advice_for_one_engine_tells_nothing_of_the_other() -> None:
+    """TurboMind 0.14.0 does not serve Qwen2-VL, so we would take the PyTorch engine; so does advice that names it."""
+    request = Request(gpu="h100-sxm-80g", model="qwen2-vl-7b-instruct", lmdeploy="0.14.0", concurrency=1)
+    told = {
+        backend: any(
+            note.startswith("PyTorch engine: ")
+            for note in recommend.configure_adviser(request, "defaults", {"backend": backend})[0].resolved.notes
+        )
+        for backend in ("turbomind", "pytorch")
+    }
+    assert told == {"turbomind": False, "pytorch": True}
+
+
+def test_advice_does_not_stretch_a_models_context() -> None:
+    """Qwen2.5-7B holds 32,768 tokens; a longer session that was asked for is a warning's matter."""
+    request = Request(gpu="h100-sxm-80g", model="qwen2.5-7b-instruct", prompt_tokens=32_768, output_tokens=16)
+    with pytest.raises(RequestError, match="context"):
+        recommend.configure_adviser(request, "defaults")
+    setup, _ = recommend.configure_adviser(request, "defaults", {"session-len": "40000"})
+    assert setup.config.session_len == 40_000
 
 
 def test_an_advisers_configuration_is_told_with_what_was_changed() -> None:

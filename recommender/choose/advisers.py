@@ -170,7 +170,7 @@ def _without_zero(resolved: ResolvedRequest, option: str, value: str, default: s
 
 def _decode(option: records.Option, text: str, base: Configuration) -> object:
     known = {encoding.text: encoding.value for encoding in option.encodings}
-    value = known.get(text) or known.get(option_values.plain(text)) or text
+    value = known.get(option_values.plain(text), text)
     kind = type(getattr(base, option.setting))
     try:
         return value == "true" if kind is bool else kind(value)

@@ -187,7 +187,7 @@ def _warn_of_queue(
 
     Nothing if the middle misses the rate: that is among ``findings`` already.
     """
-    asked = resolved.rps or resolved.request.planned_rps
+    asked = resolved.request.planned_rps
     if most.low >= asked or any(finding.constraint == RATE_CONSTRAINT for finding in findings):
         return ()
     served = f"{most.value:.3g} are served ({most.low:.3g} to {most.high:.3g})"
