@@ -71,6 +71,15 @@ def test_only_streamed_text_is_written() -> None:
         assert server.chunk == expected
 
 
+def test_prefill_of_texts_hides_the_reading_of_weights() -> None:
+    """7 of a step's 8 ms; the prefill of an image was measured with it."""
+    for images, base in ((0, 1.0), (1, 8.0)):
+        server, _ = load_profile.describe_server(
+            replace(asked(), images=images), configure(), 4, COEFFICIENTS, times_of
+        )
+        assert server.pass_base == base
+
+
 # --- arrivals ----------------------------------------------------------------------------
 
 

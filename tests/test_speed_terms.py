@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from variants import IMAGES, STORE, TEXT, configuration, resolve, variant
 
-from recommender.estimate import closed_loop, speed
+from recommender.estimate import closed_loop, model_shape, speed
 from recommender.estimate.terms import all_reduce
 
 ACTIVE = 28 * (2 * 3584 * 3584 + 2 * 3584 * 512 + 3 * 3584 * 18_944)
@@ -93,6 +93,15 @@ def test_a_step_reads_the_cache_as_it_is_stored(bits: int, kv: int) -> None:
     assert figures(case(), config=configuration(kv_bits=bits)).token == pytest.approx(step(114, kv))
 
 
+def test_a_step_reads_and_writes_the_states_of_linear_attention() -> None:
+    """Qwen3.5-9B: 24 layers of 32 heads of 128 x 128, and four tokens of 8,192 numbers each."""
+    resolved = case(variant(CARD, rates=INSTANT.rates), model="qwen3.5-9b")
+    model, context = resolved.model, resolved.input_tokens() + 14
+    state = 24 * (32 * 128 * 128 + 4 * 8192) * 2
+    read = model_shape.decode_bytes(model) + model_shape.kv_read_bytes(model, 16, context)
+    assert figures(resolved).token == pytest.approx((read + 2 * state) / 1e9, rel=1e-6)
+
+
 def test_fixed_times_of_card_and_host_are_added() -> None:
     """A time a step and one a layer; a time a request before and beside preparing it."""
     plain = figures(long_case())
@@ -143,6 +152,18 @@ def test_each_pass_of_a_cut_prompt_encodes_its_images_again(
     made = figures(image(), config=config, encoded_again=2.5)
     further = made.token + 2.5 * tile() / 1e11
     assert made.ttft == pytest.approx(figures(image(), config=whole).ttft + (passes - 1) * further)
+
+
+@pytest.mark.parametrize(("clients", "prefill", "passes"), [(64, 329, 1), (64, 328, 2), (60, 325, 1), (60, 324, 2)])
+def test_others_take_the_places_of_the_batch(clients: int, prefill: int, passes: int) -> None:
+    """A pass takes the budget and a token for each free place of 64: one beside 63 others, five beside 59."""
+
+    def prefill_ms(budget: int) -> float:
+        config = configuration(prefill_tokens=budget, max_batch_size=64)
+        resolved = image(concurrency=clients)
+        return speed.shared_times(resolved, config, concurrency=clients, coefficients=NONE).prefill
+
+    assert (prefill_ms(prefill) > prefill_ms(4096)) == (passes > 1)
 
 
 @pytest.mark.parametrize(("prefill", "passes"), [(300, 1), (150, 2), (30, 10), (25, 12)])

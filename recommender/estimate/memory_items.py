@@ -55,7 +55,7 @@ class Memory:
     kv_tokens: int
     kv_requests: int
     kv_needed_tokens: int
-    kv_prefix_tokens: int = 0
+    kv_prefix_tokens: int
 
     @property
     def total(self) -> int:
