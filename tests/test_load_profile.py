@@ -80,6 +80,18 @@ def test_prefill_of_texts_hides_the_reading_of_weights() -> None:
         assert server.pass_base == base
 
 
+def test_experts_are_read_once_for_all_prompts_of_a_pass() -> None:
+    """So no request bears them: 329 tokens at 0.05 ms, whatever the experts add to a pass."""
+
+    def with_experts(resolved: ResolvedRequest, config: Configuration) -> ServiceTimes:
+        plain = times_of(resolved, config)
+        return plain._replace(prefill=plain.prefill + 5.0, expert_pass=5.0)
+
+    server, ((request,),) = load_profile.describe_server(asked(), configure(), 4, COEFFICIENTS, with_experts)
+    assert request.prefill == pytest.approx(0.05 * (300 + TEMPLATE))
+    assert server.times.expert_pass == 5.0
+
+
 # --- arrivals ----------------------------------------------------------------------------
 
 

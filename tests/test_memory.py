@@ -307,6 +307,15 @@ def test_the_cache_is_a_share_of_what_is_free_after_the_weights() -> None:
     assert {item.basis for item in made.items} == {"modelled"}
 
 
+@pytest.mark.parametrize("model", [TEXT, "qwen3.5-9b"])
+def test_a_region_for_tokens_holds_them_beside_a_full_batch(model: str) -> None:
+    """States of linear attention take room of their own: 24 layers of 1 MiB for each of eight requests."""
+    resolved, config = resolve(model=model, lmdeploy="0.18.0"), configuration(max_batch_size=8)
+    for tokens in (64, 65, 40_000):
+        region = turbomind.region_for(resolved, config, tokens)
+        assert turbomind.count_blocks(resolved, config, region, 8) * 64 >= tokens
+
+
 def test_no_cache_is_larger_than_what_is_free() -> None:
     """A share of 1 takes all of it; a larger one takes no more."""
     for ratio in (1.0, 3.0):
