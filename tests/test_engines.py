@@ -84,6 +84,18 @@ def test_a_cache_of_few_tokens_has_the_blocks_without_which_the_engine_ends() ->
     assert pytorch.region_for(asked(), config(), 14 * 64 + 1) == 17 * 64 * TOKEN
 
 
+def test_an_image_is_never_cut() -> None:
+    """Nine tiles of 256 tokens in one pass, whatever the budget (0.16.0 pytorch/long_context.py:78)."""
+    small = config(prefill_tokens=512)
+    passes = [
+        pytorch.prompt_tokens(asked(model="internvl3-8b", images=images, image_width=1280, image_height=720), small)
+        for images in (0, 1, 2)
+    ]
+    assert passes[0] == 512
+    assert 9 * 256 <= passes[1] < 9 * 256 + 10  # and the marks around it
+    assert passes[2] == passes[1]
+
+
 def test_only_latent_attention_takes_longer_to_launch() -> None:
     """In each of 47 layers; a graph launches a share of TurboMind's kernels, Python each of a pass with prompts."""
     known = {name: each.value for name, each in STORE.coefficients.items()}
