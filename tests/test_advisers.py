@@ -348,7 +348,7 @@ def test_a_spread_that_no_prediction_knows_is_told() -> None:
         (
             "unpredicted-option",
             "warn",
-            "The prediction leaves --dp 2 out: it is that of 1 GPU without it",
+            "The prediction ignores --dp 2: it is for 1 GPU without it",
             "measure it: recommend smoke",
         )
     ]
@@ -409,7 +409,7 @@ def test_an_option_that_changes_the_speed_unpredicted_is_told() -> None:
         ("ssl", "true", ""),
     ):
         found = [each for each in against(setting(given, value), **pytorch) if each[0] == "unpredicted-option"]
-        wanted = [f"The prediction leaves {told} out; it may change the speed"] if told else []
+        wanted = [f"The prediction ignores {told}, which may change the speed"] if told else []
         assert [message for _, _, message, _ in found] == wanted
 
 

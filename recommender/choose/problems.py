@@ -1,4 +1,4 @@
-"""Find what speaks against a configuration that somebody gave."""
+"""Find the problems of an adviser's configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from recommender.knowledge import records
 
 OF_WHOLE_TP = frozenset({"tp-divides-heads", "tp-kv-heads-shared", "tp-kv-heads-repeated", "tp-divides-hidden"})
-"""Constraints of a tp that no other option divides."""
+"""Constraints on tp that hold only if no other option changes how attention is split."""
 SERVES_MODEL = frozenset({"turbomind-serves-model", "pytorch-serves-model"})
 """Constraints that say why LMDeploy runs a model with the other engine."""
 
@@ -30,10 +30,10 @@ SERVES_MODEL = frozenset({"turbomind-serves-model", "pytorch-serves-model"})
 def find_problems(
     resolved: ResolvedRequest, adviser: GivenSettings, candidate: Candidate, asked: Candidate | None = None
 ) -> tuple[ConstraintFinding, ...]:
-    """Return what speaks against the configuration.
+    """Return the problems of a configuration.
 
-    Options that the release ignores or lacks, violated constraints, refuted claims. ``asked`` is the configuration as
-    it was given, if LMDeploy runs it with the other engine: of that one only why LMDeploy leaves it.
+    These are options that the release ignores or lacks, violated constraints, and refuted claims. If LMDeploy falls
+    back to the other engine, ``asked`` is the configuration before that; it adds only the reason for the fallback.
     """
     parsed = constraints.parse_all(resolved.store)
     layout = _layout(resolved, adviser)
@@ -70,7 +70,7 @@ def _find_refuted(
 
 
 def _find_violated(resolved: ResolvedRequest, candidate: Candidate) -> Iterator[ConstraintFinding]:
-    """Yield the violated constraints that reject; a goal that the prediction's range includes warns, as elsewhere."""
+    """Yield the violated constraints that reject; warn of a goal that lies within the prediction's range."""
     parsed, goals = constraints.parse_all(resolved.store), constraints.list_goal_constraints(resolved.store)
     best = {**candidate.values, **constraints.best_speed_values(candidate.speed, resolved.request)}
     missed = {finding.constraint for finding in constraints.evaluate(parsed, best, "reject")}
@@ -79,19 +79,19 @@ def _find_violated(resolved: ResolvedRequest, candidate: Candidate) -> Iterator[
 
 
 def _layout(resolved: ResolvedRequest, adviser: GivenSettings) -> GpuLayout:
-    """Return the numbers that lay the server out over GPUs."""
+    """Return the options that distribute the server over GPUs."""
     return GpuLayout(
         release=resolved.release.id,
         options=resolved.options,
         engine=resolved.engine,
-        given={name: setting.value for name, setting in adviser.settings.items()},
+        values={name: setting.value for name, setting in adviser.settings.items()},
         gpus=resolved.request.gpu_count,
-        spelled=lambda option: resolved.store.flags[option].option,
+        spell=lambda option: resolved.store.flags[option].option,
     )
 
 
 def _find_no_layout(store: Store, layout: GpuLayout) -> tuple[ConstraintFinding, ...]:
-    remedy = "give numbers that make a layout, or leave them out"
+    remedy = "change these numbers so that a layout exists, or remove the options"
     return tuple(
         ConstraintFinding("gpu-layout", "reject", problem.message, remedy, store.flags[problem.source].sources)
         for problem in layout.problems()
@@ -99,16 +99,16 @@ def _find_no_layout(store: Store, layout: GpuLayout) -> tuple[ConstraintFinding,
 
 
 def _find_unpredicted(resolved: ResolvedRequest, adviser: GivenSettings, cards: int) -> Iterator[ConstraintFinding]:
-    """Yield settings that change the speed, or spread a model over GPUs, in a way that no prediction knows."""
+    """Yield settings that the prediction ignores although they change the speed, or spread the model over GPUs."""
     for name, setting in adviser.settings.items():
         flag, era = resolved.store.flags.get(name), resolved.options.get(name)
         if flag is None or era is None or flag.setting or setting.value == era.default:
             continue
-        given = flag.option if era.type == "bool" else f"{flag.option} {clip(setting.value, 60)}"
+        text = flag.option if era.type == "bool" else f"{flag.option} {clip(setting.value, 60)}"
         if flag.topic == "parallelism" and era.minimum == "1":  # a number of parts
-            message = f"The prediction leaves {given} out: it is that of {count(cards, 'GPU')} without it"
+            message = f"The prediction ignores {text}: it is for {count(cards, 'GPU')} without it"
         elif _changes_speed(resolved, flag, era, setting.value):
-            message = f"The prediction leaves {given} out; it may change the speed"
+            message = f"The prediction ignores {text}, which may change the speed"
         else:
             continue
         yield ConstraintFinding("unpredicted-option", "warn", message, "measure it: recommend smoke", flag.sources)

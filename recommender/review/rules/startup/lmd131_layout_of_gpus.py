@@ -51,9 +51,9 @@ def rule(case: Case) -> Diagnostics:
         release=case.resolved.release.id,
         options=case.resolved.options,
         engine=checks.engine(case),
-        given={name: setting.text for name, setting in case.settings.items()},
+        values={name: setting.text for name, setting in case.settings.items()},
         gpus=case.visible_gpus,
-        spelled=partial(checks.spelled, case),
+        spell=partial(checks.spelled, case),
         is_server=launch.starts == "api_server",
     )
     for problem in layout.problems():
