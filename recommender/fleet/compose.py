@@ -94,8 +94,8 @@ def render(names: dict[str, Any], *files: str) -> dict[str, str]:
 
 
 def files(layout: Layout) -> dict[str, str]:
-    """Return the compose file, what updates it, what to do with them, and the load balancer's configuration.
+    """Return the compose file, the rollout script, the README and the load balancer's configuration.
 
-    Raises RequestError for what they cannot hold.
+    Raises RequestError for a value that these files cannot hold.
     """
     return render(context(layout) | {"form": "compose"}, NAME, ROLLOUT, front.README) | front.files(layout)

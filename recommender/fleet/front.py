@@ -32,7 +32,7 @@ IMAGE_SOURCE = (
 )
 FILES = (NAME, STARTER, LUA)
 README = "README.md"
-"""What the files of a folder are, and what to type."""
+"""The page that explains a folder's files and commands."""
 PORT = 8000
 STATS_PORT = 8404
 MOST_HOSTS = 32

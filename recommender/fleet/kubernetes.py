@@ -102,7 +102,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Size:
-    """Numbers of the manifests and their reasons.
+    """The numbers in the manifests, with reasons.
 
     A pod has ``share`` servers on ``tp`` GPUs.
     """

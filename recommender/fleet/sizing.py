@@ -319,7 +319,7 @@ def _smaller_load(aim: Aim, rate: float, times: float, limit: Limit) -> str:
 
 
 def binding(limit: Limit) -> str:
-    """Return what limits a server, as words within a sentence."""
+    """Return the name of a limit as it reads within a sentence."""
     return f"the {limit}" if limit in ("CPU cores", "network") else limit
 
 

@@ -33,7 +33,7 @@ def assigned(value: str, name: str) -> str:
 def files(layout: Layout) -> dict[str, str]:
     """Return units, environment files and the load balancer's configuration.
 
-    Raises RequestError for what they cannot hold.
+    Raises RequestError for a value that these files cannot hold.
     """
     config = layout.recommendation.config
     names = compose.context(layout) | {"assigned": assigned, "form": "systemd"}
