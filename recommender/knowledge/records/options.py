@@ -126,7 +126,7 @@ class Flag(Option):
     summary_vi: str = Field(default="", description="the summary in Vietnamese")
     effect: Effect = Field(description="what it changes")
     changes_throughput: bool = Field(
-        description="whether another value can change requests/s; an estimate that leaves such an option out says so"
+        description="whether another value can change requests/s; estimate warns if it ignores such an option"
     )
     choose: Text = Field(description="how to choose the value")
     fields: tuple[EngineField, ...] = Field(default=(), description="fields of the Python configuration")

@@ -15,7 +15,7 @@ SPEED = re.compile(r"\d ms\b|\d s\b|requests a second|requests/s", re.IGNORECASE
 """A measured speed in a text."""
 ROUNDED = 0.05
 """Relative difference of published figures that say the same: pages round them."""
-AGAIN = "save the run again with recommend smoke --save-evidence"
+SAVE_AGAIN = "save the run again with recommend smoke --save-evidence"
 SIZE = re.compile(r"\d+x\d+")
 WEIGHTS = "random weights"
 LOADS = frozenset(claim_measurements.RequestLoad("", 0, 0, 0, 0, 0.0).values())
@@ -120,24 +120,24 @@ def weights(knowledge: KnowledgeFolder) -> Iterator[Problem]:
 def runs(knowledge: KnowledgeFolder) -> Iterator[Problem]:
     """Check that a run's memory fits its card, that each phase has one load, and that no run has two records.
 
-    Repair: save the run again with recommend smoke; nobody edits its record by hand.
+    Repair: save the run again with recommend smoke; do not edit its record by hand.
     """
     logs: dict[str, str] = {}
     for file, run in knowledge.records_of(records.SmokeRun):
         for field in ("idle_mib", "start_peak_mib", "ready_mib"):
             if getattr(run, field) > run.memory_mib:
                 what = f"{getattr(run, field)} MiB, but the card has {run.memory_mib}"
-                yield Problem(file, field, what, AGAIN)
+                yield Problem(file, field, what, SAVE_AGAIN)
         first = logs.setdefault(run.log_sha256, file)
         if first != file:
             yield Problem(file, "log_sha256", f"{first} is the same run", "keep one of the two")
         for number, phase in enumerate(run.phases):
             if bool(phase.concurrency) == bool(phase.arrivals_rps):
-                what = "no load, or two: it has either concurrency or arrivals_rps"
-                yield Problem(file, f"phases[{number}].concurrency", what, AGAIN)
+                what = "no load, or two; a phase has either concurrency or arrivals_rps"
+                yield Problem(file, f"phases[{number}].concurrency", what, SAVE_AGAIN)
             if not (SIZE.fullmatch(phase.image) if phase.images else phase.image == ""):
-                what = f"{phase.image!r} is no size of {phase.images} images"
-                yield Problem(file, f"phases[{number}].image", what, AGAIN)
+                what = f"{phase.image!r} is not the size of {phase.images} images"
+                yield Problem(file, f"phases[{number}].image", what, SAVE_AGAIN)
 
 
 def benchmarks(knowledge: KnowledgeFolder) -> Iterator[Problem]:

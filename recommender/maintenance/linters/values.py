@@ -16,14 +16,14 @@ TEXTS: Mapping[type, tuple[str, ...]] = {
     records.NeededOption: ("because",),
 }
 """Fields with {names} of the vocabulary, by the record that has them."""
-BITS = (4, 8)
-"""Of quantised weights that LMDeploy reads."""
+WEIGHT_BITS = (4, 8)
+"""Bits of the quantised weights that LMDeploy reads."""
 LEAST_REPORTED = 0.85
-"""Share of the memory as sold that a driver reports at least; a MIG slice's name rounds it up."""
+"""Lowest share of the memory as sold that a driver reports; the names of MIG slices round it up."""
 MOST_RATES: Mapping[str, float] = {"bf16": 1.05, "fp8": 2.1, "int8": 4.2, "fp4": 8.4}
-"""Dense rates in units of fp16's, with room for rounding; GeForce's fp16 is halved."""
+"""Highest dense rates in multiples of fp16's, with room for rounding; GeForce halves fp16."""
 FLOPS_PER_BYTE = (10, 2000)
-"""The records have 31 to 453."""
+"""Range of fp16 FLOP per byte of bandwidth; the records have 31 to 453."""
 
 
 def conditions(knowledge: KnowledgeFolder) -> Iterator[Problem]:
@@ -115,7 +115,7 @@ def settings(knowledge: KnowledgeFolder) -> Iterator[Problem]:
 
 
 def numbers(knowledge: KnowledgeFolder) -> Iterator[Problem]:
-    """Check that numbers are possible: ends of a range in order, no size of a model's shape 0, heads in whole groups.
+    """Check that numbers are possible: ranges in order, no size 0, heads in whole groups, weights of 4 or 8 bits.
 
     low <= value <= high for coefficients, low <= high for figures. Repair: correct the value.
     """
@@ -127,8 +127,8 @@ def numbers(knowledge: KnowledgeFolder) -> Iterator[Problem]:
         elif isinstance(part, records.Figure) and part.low > part.high:
             what = f"low {part.low:g} is above high {part.high:g}"
             yield Problem(file, join_fields(where, "low"), what, "swap them")
-        elif isinstance(part, records.Quantization) and part.bits not in BITS:
-            yield Problem(file, join_fields(where, "bits"), f"no weights have {part.bits} bits", "write 4 or 8")
+        elif isinstance(part, records.Quantization) and part.bits not in WEIGHT_BITS:
+            yield Problem(file, join_fields(where, "bits"), f"LMDeploy reads no {part.bits} bits", "write 4 or 8")
         elif isinstance(part, (records.TextShape, records.VisionShape)):
             if isinstance(part, records.TextShape) and part.heads % (part.kv_heads or 1):
                 what = f"{part.kv_heads} does not divide the {part.heads} heads"
@@ -142,26 +142,26 @@ def numbers(knowledge: KnowledgeFolder) -> Iterator[Problem]:
 
 
 def gpus(knowledge: KnowledgeFolder) -> Iterator[Problem]:
-    """Check that the figures of a GPU fit each other: units of memory, bandwidth and rates, and no rate with sparsity.
+    """Check that memory, bandwidth and rates of a GPU match: right units, no rate with sparsity.
 
-    A chip that is different gets an exception. Repair: see Numbers of a GPU in GUIDELINES.md.
+    Repair: see Numbers of a GPU in GUIDELINES.md. If a chip really differs, widen the limits in this module.
     """
     for file, gpu in knowledge.records_of(records.Gpu):
         if not LEAST_REPORTED <= gpu.memory_mib / (1024 * gpu.memory_gb) <= 1:
-            what = f"{gpu.memory_mib} MiB do not fit {gpu.memory_gb:g} GB as sold"
+            what = f"{gpu.memory_mib} MiB does not match {gpu.memory_gb:g} GB as sold"
             yield Problem(file, "memory_mib", what, "write the total that nvidia-smi prints, in MiB")
         rates: dict[str, float] = {}
         for number, rate in enumerate(gpu.rates):
             most = MOST_RATES.get(rate.precision, math.inf) * rates.get("fp16", math.inf)
             if rate.precision in rates:
-                yield Problem(file, f"rates[{number}]", f"{rate.precision} has a rate already", "remove one")
+                yield Problem(file, f"rates[{number}]", f"{rate.precision} is listed twice", "remove one")
             elif rate.tera > most:
                 what = f"{rate.tera:g} is {rate.tera / rates['fp16']:.1f} times fp16"
                 yield Problem(file, f"rates[{number}].tera", what, "write the dense rate, half of that with sparsity")
             rates.setdefault(rate.precision, rate.tera)
         low, high = FLOPS_PER_BYTE
         if "fp16" in rates and not low < 1000 * rates["fp16"] / gpu.bandwidth_gb_s < high:
-            what = f"{gpu.bandwidth_gb_s:g} GB/s do not fit {rates['fp16']:g} TFLOP/s of fp16"
+            what = f"{gpu.bandwidth_gb_s:g} GB/s does not match {rates['fp16']:g} TFLOP/s of fp16"
             yield Problem(file, "bandwidth_gb_s", what, "write GB/s (10^9 bytes) here, and TFLOP/s in rates")
 
 
