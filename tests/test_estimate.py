@@ -110,8 +110,8 @@ def test_the_estimate_of_several_servers_is_said_to_be_of_one() -> None:
     )
     messages = [each.message for each in whole.findings if each.constraint == "proxy-shares-load"]
     assert messages == [
-        "The prediction is of one server under all 64 concurrent requests. If several register with the proxy, each "
-        "gets a part of them."
+        "The prediction assumes that one server gets all 64 concurrent requests. If several servers share the proxy, "
+        "each gets only a part."
     ]
     assert 2 * half.speed.rps.value == pytest.approx(ours.speed.rps.value)
     one = recommend.recommend_adviser(Request(**asked), "defaults", pick, store=STORE)

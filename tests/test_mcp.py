@@ -81,7 +81,7 @@ WRONG: dict[str, tuple[Case, str]] = {
     "a number as a text": (("recommend", {"gpu": "L4", "turns": "2"}), '^turns: use a valid integer, not "2"$'),
     "a rate that is none": (("recommend", {"gpu": "L4", "rps": "5x"}), "^rps '5x': use a number"),
     "what only our choice heeds": (("estimate", {"gpu": "L4", "kv": "int8"}), "unknown argument 'kv'"),
-    "another server's option": (("explain", {"option": "max-model-len"}), "LMDeploy's closest is --session-len"),
+    "another server's option": (("explain", {"option": "max-model-len"}), "in LMDeploy use --session-len"),
     "unknown option": (
         ("explain", {"option": "sesion-len"}),
         "'sesion-len': did you mean --session-len",

@@ -166,8 +166,8 @@ def assert_fixed(rule: Rule, row: dict[str, Any], before: engine.Review, text: s
     ("option", "says"),
     [
         ("--temperature", "temperature in each request"),
-        ("--enable-reasoning", "the closest one is --reasoning-parser."),
-        ("--model", "the model as the first word"),
+        ("--enable-reasoning", "use --reasoning-parser."),
+        ("--model", "the model as the first argument"),
         ("--max-length", "has the option '--max-length'."),
         ("--seed", "has the option '--seed'."),
         ("--max-batchsize", "did you mean --max-batch-size?"),

@@ -33,9 +33,9 @@ CASES = """
 2 | --gpu L4 --reasoning-parser qwen | it belongs in the launch script; see recommend explain reasoning-parser
 2 | plan --gpu L4 --rps 3 --tensor-parallel-size 2 | did you mean --tp?
 2 | review a.sh --tp 2 | it belongs in the launch script
-2 | explain gpu-memory-utilization | another server's; LMDeploy's closest is --cache-max-entry-count
+2 | explain gpu-memory-utilization | another server has it; in LMDeploy use --cache-max-entry-count
 2 | explain quux | unknown option 'quux': see recommend list flags
-2 | --gpu L4 --follow gemini --with max-num-seqs=4 | its closest is --max-batch-size
+2 | --gpu L4 --follow gemini --with max-num-seqs=4 | has no option max-num-seqs; use --max-batch-size
 2 | --gpu L4 --load single --load 16 | --load is given 2 times
 2 | --gpu L4 --load 4 --concurrency 16 | is given 2 times; keep one
 2 | --gpu L4 --json --format bash | --json and --format bash exclude each other
@@ -121,7 +121,7 @@ CASES = """
 2 | review edited.sh --gpu L44 | unknown GPU 'L44'
 2 | estimate --gpu L4 --session-len 4096 | write it after --, as in recommend estimate --gpu L4 -- --session-len
 2 | estimate --gpu L4 --kv int8 | no such option --kv
-2 | estimate --gpu L4 -- --max-model-len 4096 | its closest is --session-len
+2 | estimate --gpu L4 -- --max-model-len 4096 | has no --max-model-len; use --session-len
 2 | estimate --gpu L4 -- --sesion-len 4096 | did you mean --session-len
 2 | estimate --gpu L4 -- --session-len abc | expected a whole number, got 'abc'
 2 | estimate --gpu L4 -- stray | write options as --name value

@@ -106,7 +106,7 @@ def _resolve_option(where: str, name: str, options: Collection[str]) -> str:
     option = {normal(option): option for option in options}.get(normal(name))
     if option is None:
         if other := closest_option(name):
-            raise UnknownName(f"{where}: LMDeploy has no option {shorten(name)}; its closest is {other}")
+            raise UnknownName(f"{where}: LMDeploy has no option {shorten(name)}; use {other}")
         raise UnknownName(
             f"{where}: unknown option {shorten(name)}{did_you_mean(name, sorted(options), 'see recommend list flags')}"
         )

@@ -92,7 +92,7 @@ def _caveats(store: Store, sources: records.Sources) -> Mapping[tuple[str, Value
 
 
 def select_applicable(resolved: ResolvedRequest, values: Mapping[str, Value]) -> tuple[ParsedConstraint, ...]:
-    """Return the constraints that the facts alone do not rule out."""
+    """Return the constraints that may apply: no condition on the known values is false."""
     return tuple(
         constraint
         for constraint in parse_all(resolved.store)

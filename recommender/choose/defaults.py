@@ -29,7 +29,7 @@ class DefaultsComparison:
 
 
 def compare_with_defaults(recommendation: Recommendation) -> DefaultsComparison | None:
-    """Return how the defaults compare; None if the recommendation is somebody's configuration."""
+    """Return how the defaults compare; None if the recommendation follows an adviser."""
     if recommendation.adviser:
         return None
     resolved, ours = recommendation.resolved, recommendation.speed.rps

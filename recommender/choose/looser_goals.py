@@ -54,7 +54,10 @@ def list_missed(request: Request, speed: Speed, slack: float = 1.0) -> list[tupl
 def loosen(
     resolved: ResolvedRequest, config: Configuration, speed: Speed, slack: float
 ) -> list[tuple[str, str, float]]:
-    """Return the goals that a prediction misses; where it misses the rate, with the times at the rate that it meets."""
+    """Return the goals that a prediction misses, each with a value that it meets.
+
+    If it misses the rate, times are those at the rate that it meets: at the rate asked for, the queue grows.
+    """
     missed = list_missed(resolved.request, speed, slack)
     rates = [entry for entry in missed if entry[0] == "rps"]
     if not rates or rates == missed or not resolved.rps:

@@ -35,7 +35,8 @@ Examples:
 FILE is what recommend wrote as bash, python, client, env, docker or json. Its
 head holds the request and, in the line "rendered", digests of its text:
 they separate your edits from advice that changed since. Older files have no
-such line; their differences are shown without this distinction. A - is stdin.
+such line; their differences are shown without this distinction. Use - for
+stdin.
 
 \b
 --update rewrites the file atomically; owner, mode and access control list
@@ -117,11 +118,11 @@ def _check(path: str, as_diff: bool, update: bool, discard: bool) -> Drift:
     from recommender.common.user_file import Unreadable
     from recommender.render import seal
     from recommender.review import fix
-    from recommender.review.script.source import Source, read_given
+    from recommender.review.script.source import Source, read_argument
 
     try:
         with cpu_budget():
-            source = read_given(path)
+            source = read_argument(path)
             file = seal.read(source.text)
             current = _render_today(file)
             if isinstance(current, str):

@@ -81,7 +81,7 @@ def settings(resolved: ResolvedRequest, words: Sequence[str]) -> dict[str, str]:
         option, equals, value = word.partition("=")
         option = option.replace("_", "-")
         if option not in flags and (other := closest_option(option)):
-            raise UnknownName(f"LMDeploy {resolved.release.id} has no {shorten(option)}; its closest is {other}")
+            raise UnknownName(f"LMDeploy {resolved.release.id} has no {shorten(option)}; use {other}")
         if option not in flags:
             near = did_you_mean(option, flags, "see recommend list flags")
             raise UnknownName(f"LMDeploy {resolved.release.id} has no {shorten(option)}{near}")

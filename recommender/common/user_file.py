@@ -70,7 +70,7 @@ def read_bytes(path: str | Path, most: int = MOST_BYTES) -> bytes:
 
 
 def check_kind(path: str | Path) -> None:
-    """Raise Unreadable for what exists and is no regular file."""
+    """Raise Unreadable if a path exists but is not a regular file."""
     try:
         mode = Path(path).stat().st_mode
     except OSError:

@@ -37,14 +37,14 @@ def name_residual(engine: str, name: str) -> str:
 
 
 def name_load(resolved: ResolvedRequest, loaded: bool) -> str:
-    """Return how records of errors name a load; ``loaded``: requests meet at a server, or arrive at a rate."""
+    """Return the name of a load in records of errors. ``loaded``: see ``is_loaded``."""
     if resolved.images:
         return "load" if loaded else "alone"
     return "text" if loaded else "text-alone"
 
 
 def is_loaded(resolved: ResolvedRequest, concurrency: int, servers: int) -> bool:
-    """Return whether requests may meet at a server."""
+    """Return whether a server may have several requests at a time."""
     return concurrency > servers or bool(resolved.rps)
 
 

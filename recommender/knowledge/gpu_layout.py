@@ -163,7 +163,7 @@ def _layouts(tp: int, dp: int, ep: int, cp: int) -> list[int]:
 
 
 def _holds_experts(count: int, tp: int, dp: int, ep: int, cp: int) -> bool:
-    """Return whether this many GPUs hold whole replicas of the experts: ep parts, which tensor parallelism may split."""
+    """Return whether this many GPUs hold whole replicas of the experts, in ep parts each."""
     for replicas in (number for number in range(1, dp + 1) if dp % number == 0):
         split, rest = divmod(count, replicas * ep)
         if not rest and split and tp % split == 0 and tp in (split, count // (dp * cp)):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 _FREE = "--cache-max-entry-count (a share of the memory that the weights leave free)"
-_MODEL = "the model as the first word, without an option"
+_MODEL = "the model as the first argument, without an option"
 ELSEWHERE: Mapping[str, str] = {
     "--host": "=--server-name",
     "--port": "=--server-port",
@@ -39,9 +39,9 @@ ELSEWHERE: Mapping[str, str] = {
     "--instance-num": "--max-batch-size",
     "--cache-count": "--cache-max-entry-count",
 }
-"""By the option of another server, or of its requests. "=": the values are the same too, so a fix may rename it."""
+"""What LMDeploy has instead, by another server's option or request field. "=": same values, a fix may rename it."""
 
 
 def closest_option(name: str) -> str:
-    """Return LMDeploy's closest option to another server's, with a note; empty if it is none of another server."""
+    """Return what LMDeploy has instead of another server's option; empty if no other server is known to have it."""
     return ELSEWHERE.get("--" + name.lstrip("-").replace("_", "-").lower(), "").lstrip("=")

@@ -172,7 +172,7 @@ def resolve_option(store: Store, name: str) -> records.Option:
     if normal(asked) in by_name:
         return by_name[normal(asked)]
     if other := closest_option(asked):
-        raise UnknownName(f"unknown option {shorten(name)}: it is another server's; LMDeploy's closest is {other}")
+        raise UnknownName(f"unknown option {shorten(name)}: another server has it; in LMDeploy use {other}")
     known = [getattr(option, "option", getattr(option, "name", option.id)) for option in store.options()]
     raise UnknownName(f"unknown option {shorten(name)}{did_you_mean(asked, known, 'see recommend list flags')}")
 

@@ -9,7 +9,7 @@ from recommender.common.errors import SettingsError
 from recommender.common.user_file import Unreadable, read_bytes
 from recommender.review import settings
 from recommender.review.readers.detect_kind import is_named_kind
-from recommender.review.script.source import STDIN, Source, read_given
+from recommender.review.script.source import STDIN, Source, read_argument
 
 _ENDINGS = """
     .sh .bash .zsh .slurm .sbatch .py .ipynb .yml .yaml .json .jsonc .service .container .conf .ini .mk .tf .tfvars .hcl
@@ -41,7 +41,7 @@ def subjects(paths: Iterable[str], complain: Callable[[str], None]) -> Iterator[
                 continue
             seen.add(name)
             try:
-                source = read_given(name)
+                source = read_argument(name)
                 if asked or NAME.decode() in source.whole:
                     yield Subject(source, settings.of(Path.cwd() if name == STDIN else Path(name)), asked, path)
             except SettingsError as error:

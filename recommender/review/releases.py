@@ -131,7 +131,7 @@ def _of_command(script: Script, launch: Launch | None) -> Iterator[Pinned]:
 
 
 def _line_before(script: Script, at: int) -> str:
-    """Return what precedes a place in its line; one that a backslash continues is one line."""
+    """Return the text of a line before a place, joined with the lines before that a backslash continues."""
     before = script.text[max(at - LONGEST_COMMAND, 0) : at].replace("\\\n", "  ")
     return before[before.rfind("\n") + 1 :]
 

@@ -98,12 +98,12 @@ def items_before_cache(resolved: ResolvedRequest, tp: int) -> tuple[MemoryItem, 
     return (
         make_item("context", *((MIB, coefficients[name]) for name in names)),
         make_item("weights", exact=weights(resolved, tp) + head),
-        _leavings(resolved, tp),
+        _load_residue(resolved, tp),
     )
 
 
-def _leavings(resolved: ResolvedRequest, tp: int) -> MemoryItem:
-    """Return what loading leaves allocated.
+def _load_residue(resolved: ResolvedRequest, tp: int) -> MemoryItem:
+    """Return the memory that stays allocated after loading.
 
     Packing a 4-bit matrix takes buffers of 16-bit numbers from a pool that keeps what is freed (0.16.0
     src/turbomind/models/linear_weight.cc:203, src/turbomind/core/allocator.cc:34).

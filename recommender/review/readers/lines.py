@@ -28,8 +28,8 @@ ENVIRONMENT = pattern(r"environment[ \t]*=[ \t]*(?P<pairs>.*)", re.DOTALL)
 PAIR = pattern(r"([A-Za-z_]\w*)=(?:\"([^\"\n]*)\"|([^,\n]*))")
 ARGUMENTS = pattern(r"args[ \t]*=(?P<rest>[^\n]*)")
 SECTION = pattern(r"\[[^\]\n]*\]")
-SHELL_LESS = pattern(r"[ \t]*\[(?:program|fcgi-program|eventlistener):")
-"""Sections of supervisord: it splits a command into words, and no shell expands them."""
+SUPERVISORD = pattern(r"[ \t]*\[(?:program|fcgi-program|eventlistener):")
+"""Sections of supervisord, which splits commands into words without a shell."""
 SIGNS = pattern(r"(?P<quoted>'[^']*'|\\.|%\(\w+\)[sd])|(?P<double>\"(?:[^\"\\]|\\.)*\")|[$`()]|[<>]&?", re.DOTALL)
 EXPANDED = pattern(r"\\.|[$`]", re.DOTALL)
 # `$(NAME)` of make and `%(ENV_NAME)s` of supervisord are variables; `$$` is the shell's dollar.
@@ -115,8 +115,8 @@ def _of_section(code: Mapped, part: Mapped, line: str, behind: list[tuple[int, i
 
 
 def _literals(text: str, head: int, code: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the signs of a command that only a shell reads, each escaped, if no shell reads those of its section."""
-    for sign in SIGNS.finditer(code) if SHELL_LESS.match(text, head) else ():
+    """Yield edits that escape the shell's signs in a command of supervisord, which runs no shell."""
+    for sign in SIGNS.finditer(code) if SUPERVISORD.match(text, head) else ():
         if sign["quoted"]:
             continue
         for match in EXPANDED.finditer(code, *sign.span()) if sign["double"] else (sign,):

@@ -53,8 +53,8 @@ class Source:
         return Source(self.path, self.whole[:end] + "".join(reversed(parts)))
 
 
-def read_given(path: str) -> Source:
-    """Return the text of a file that the user named, or of stdin for ``-``. Raise Unreadable or OSError."""
+def read_argument(path: str) -> Source:
+    """Return the text of a file named on the command line; ``-`` is stdin. Raise Unreadable or OSError."""
     if path == STDIN:
         return Source(path, user_file.decode(sys.stdin.buffer.read(user_file.MOST_BYTES + 1)))
     return read(path)

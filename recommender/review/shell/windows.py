@@ -75,7 +75,7 @@ KEPT = frozenset({"note", "join", "used", "slash"})
 
 
 def read(script: Script) -> Script:
-    """Read a script of Windows. It is not repaired: bash's way of continuing lines is not its own."""
+    """Read a batch or PowerShell script. Offer no fixes: Windows continues lines differently from bash."""
     run = new_run(SourceText(script))
     run.elsewhere = True
     changes = _powershell if script.path.lower().endswith(".ps1") else _batch

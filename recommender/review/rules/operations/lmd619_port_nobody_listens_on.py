@@ -3,7 +3,7 @@
 ## What it does
 Reports ports that lead to another port than the server's `--server-port` (23333 by default): published ports of a
 container, ports of probes, and ports of a pod or its Service. Also reports a script that starts a server in the
-background and then asks for its health, or sends it a request, on a port that nothing else in the script names.
+background and then calls `/health` or sends a request on a port that nothing else in the script names.
 
 ## Why
 The server starts, but nobody reaches it: connections to the published port are refused, and a probe that asks the
@@ -41,23 +41,23 @@ HOST_NETWORK = pattern(
 @launch_rule("error", sources=("flags/server-port", "https://docs.docker.com/engine/network/port-publishing"))
 def rule(case: Case) -> Diagnostics:
     yield from _of_container(case)
-    yield from _asked(case)
+    yield from _wrong_port(case)
 
 
-def _asked(case: Case) -> Diagnostics:
-    """Report a request of the script to a port that nothing else in it names."""
+def _wrong_port(case: Case) -> Diagnostics:
+    """Report a request to a port on which the script starts nothing."""
     script, launch, ports = case.script, case.launch, [surroundings.port(server) for server in case.script.launches]
     apart = launch.container is not None and script.kind != "steps"
     if not launch.background or launch is not script.launches[0] or apart or None in ports:
         return
-    asking = [(call, port) for call in script.calls for word in call.words[1:] if (port := _local_port(call, word))]
-    for call, port in asking:
+    requests = [(call, port) for call in script.calls for word in call.words[1:] if (port := _local_port(call, word))]
+    for call, port in requests:
         places = (match.start() for match in re.finditer(rf"(?<!\d){port}(?!\d)", script.text))
-        within = [own.place for own, its in asking if its == port]
-        if int(port) not in ports and all(any(span.start <= at < span.end for span in within) for at in places):
+        spans = [other.place for other, other_port in requests if other_port == port]
+        if int(port) not in ports and all(any(span.start <= at < span.end for span in spans) for at in places):
             yield Diagnostic(
                 call.place,
-                f"The request asks port {port}, but the server listens on {ports[0]}.",
+                f"The request goes to port {port}, but the server listens on {ports[0]}.",
                 "Nothing answers there, so a loop that waits for it never ends; use the port of --server-port.",
                 severity="warning",
             )
@@ -65,7 +65,7 @@ def _asked(case: Case) -> Diagnostics:
 
 
 def _local_port(call: Call, word: Word) -> str:
-    """Return the port of this host on which a command asks a route that LMDeploy has; empty if none."""
+    """Return the local port that a command sends a request of LMDeploy's API to; empty if none."""
     match = URL.fullmatch(word.value or "") if (call.words[0].value or "") in LOADERS else None
     return match[1] if match else ""
 

@@ -29,7 +29,7 @@ from recommender.review.script.model import GivenOption
 
 SURE = 0.9
 NEAR = 0.75
-"""Less alike, --temperature would be taken for --chat-template."""
+"""With 0.6, --temperature would match --chat-template."""
 
 
 @launch_rule(
@@ -69,7 +69,7 @@ def _unknown(case: Case, option: GivenOption) -> Diagnostic:
     if equivalent:
         name = equivalent.lstrip("=")
         fix = edits.rename(case.script, option, name) if equivalent.startswith("=") and name in known else None
-        return Diagnostic(option.place, f"LMDeploy has no option {option.name}; the closest one is {name}.", why, fix)
+        return Diagnostic(option.place, f"LMDeploy has no option {option.name}; use {name}.", why, fix)
     begun = [option_name for option_name in known if option_name.startswith(spelling)]
     if len(begun) > 1 and len(spelling) > len("--"):
         shown = ", ".join(begun[:4])

@@ -3,14 +3,13 @@
 ## What it does
 Reports a `--tp` above the number of GPUs: of the machine (`--gpu NAME:COUNT`), in CUDA_VISIBLE_DEVICES, in the
 container, or in the batch job (`#SBATCH --gres=gpu:2`, `#PBS -l ngpus=2`, `#BSUB -gpu num=2`). Also reports a
-CUDA_VISIBLE_DEVICES that names a GPU that the container does not have, a `docker run` that asks for no GPU, and where
-the number is unknown, a `--tp` above the GPUs of any host.
+CUDA_VISIBLE_DEVICES that names a GPU that the container does not have, a `docker run` without GPUs, and a `--tp` above
+the GPUs of any host if their number is unknown.
 
 ## Why
 Each process of a tensor-parallel group needs its own GPU; startup fails if there are fewer. With
 CUDA_VISIBLE_DEVICES=3 the server sees one GPU, however many the machine has. A container numbers its GPUs from 0,
-whatever their numbers on the host. Docker gives it none unless `--gpus` asks for them, or NVIDIA's runtime is the
-default of the host.
+whatever their numbers on the host. Docker gives it GPUs only with `--gpus`, or if NVIDIA's runtime is Docker's default.
 
 ## Bad
 
@@ -32,7 +31,7 @@ from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 WITHIN = "tp-within-gpus"
 NEEDS = "Each tensor-parallel process needs its own GPU; startup fails if there are fewer."
 MOST_OF_HOSTS = 1024
-"""More than the heads of any model, which tp divides."""
+"""No model has as many attention heads, which tp must divide."""
 CUDA = (None, "cuda")
 DOCKER = "https://docs.docker.com/engine/containers/gpu/"
 
@@ -75,7 +74,7 @@ def _hidden(case: Case) -> Diagnostics:
 
 
 def _on_no_host(case: Case) -> Diagnostics:
-    """Report more GPUs than any host has, or than Ray finds for the PyTorch engine on any hosts."""
+    """Report a tp above the GPUs of any host; above any head count on PyTorch, which may use several hosts."""
     setting, most = case.settings.get("tp"), MOST_OF_HOSTS if checks.engine(case) == checks.PYTORCH else MAX_COUNT
     if setting is not None and (checks.number(case, "tp") or 1) > most:
         message = f"{setting.option.name} {setting.text} needs more GPUs than the {most} that a server can have."
@@ -102,7 +101,7 @@ def _no_gpus(case: Case) -> Diagnostics:
         yield Diagnostic(
             container.place,
             "The container is started without --gpus, so the server sees no GPU.",
-            "Add --gpus all; only where NVIDIA's runtime is Docker's default, each container has the GPUs.",
+            "Add --gpus all. It is not needed where NVIDIA's runtime is Docker's default.",
             severity="warning",
             sources=(DOCKER,),
         )

@@ -2,14 +2,13 @@
 
 ## What it does
 Reports models that the release cannot load: head sizes that TurboMind does not support, InternVL3 in the transformers
-layout before 0.9.0, architectures that neither engine lists, GGUF files, and models that by their names are for
-embeddings.
+layout before 0.9.0, architectures that neither engine lists, GGUF files, and embedding models (by their names).
 
 ## Why
 The attention kernels support head sizes 64, 128 and 192, and since 0.12.2 also 256. InternVL3 in the transformers
 layout is a separate architecture, which 0.9.0 was the first to support. The layout without -hf works in older
-releases too; up to 0.7.3 it needs a chat template (LMD217). No server computes embeddings: /v1/embeddings answers
-every request with HTTP 400.
+releases too; up to 0.7.3 it needs a chat template (LMD217). LMDeploy computes no embeddings: /v1/embeddings
+answers every request with HTTP 400.
 
 ## Bad
 With 0.8.0:
@@ -34,7 +33,7 @@ from recommender.review.rules.constraint_rule import MODEL, constraint_rule
 
 GGUF = ".gguf"
 EMBEDDINGS = pattern(r"(?:bge|gte|e5|gme)-.*|(?:.*[-_])?embed(?:ding|dings)?(?:[-_.].*)?", re.IGNORECASE)
-"""Names of models for embeddings."""
+"""Names of embedding models."""
 
 HEADS_ASKED_UNTIL = Version("0.14.0")
 """The release from which LMDeploy no longer asks for the size of the heads before it takes TurboMind."""
@@ -81,7 +80,7 @@ def _check(case: Case) -> Diagnostics:
     elif case.launch.starts == "api_server" and EMBEDDINGS.fullmatch(name.rstrip("/").rpartition("/")[2]):
         yield Diagnostic(
             checks.model_place(case),
-            f"By its name, {shorten(name)} is a model for embeddings, which the server does not compute.",
+            f"By its name {shorten(name)} is an embedding model; LMDeploy does not serve those.",
             "/v1/embeddings answers every request with HTTP 400; use another server for embeddings.",
             sources=("claims/serves-embeddings",),
         )

@@ -39,7 +39,7 @@ HELP = frozenset({"-h", "--help", "-v", "--version"})
 
 
 def _check(case: Case) -> Diagnostics:
-    """Check options and words, and cite the file that defines the command."""
+    """Check options and words; cite the file that defines the command."""
     for diagnostic in _unfit(case):
         gradio = case.launch.starts == "api_server"
         group = case.launch.command.partition(" ")[0] or "serve"
