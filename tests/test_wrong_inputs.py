@@ -121,7 +121,7 @@ CASES = """
 2 | review edited.sh --gpu L44 | unknown GPU 'L44'
 2 | estimate --gpu L4 --session-len 4096 | write it after --, as in recommend estimate --gpu L4 -- --session-len
 2 | estimate --gpu L4 --kv int8 | no such option --kv
-2 | estimate --gpu L4 -- --max-model-len 4096 | has no --max-model-len; use --session-len
+2 | estimate --gpu L4 -- --max-model-len 4096 | has no '--max-model-len'; use --session-len
 2 | estimate --gpu L4 -- --sesion-len 4096 | did you mean --session-len
 2 | estimate --gpu L4 -- --session-len abc | expected a whole number, got 'abc'
 2 | estimate --gpu L4 -- stray | write options as --name value
