@@ -31,11 +31,11 @@ SLOT_PASSES = 2
 
 
 class SimulatedRequest(NamedTuple):
-    """What a request asks of a server.
+    """A request: the times that it takes on a server, and its tokens.
 
-    ``prefill`` is the time of the ``new_tokens`` that no cache holds, ``row`` what the request adds to a decoding step,
-    ``context`` its prompt's tokens with the cached ones, ``output`` its answer's. Not all share the ``reused`` ones.
-    ``encoded_again`` is what each further pass of a cut prompt takes for its images.
+    ``prefill``: time of the ``new_tokens``, which no cache holds. ``row``: time added to a decoding step.
+    ``context``: tokens of the prompt, with cached ones. ``reused``: cached tokens beyond the prefix that all share.
+    ``encoded_again``: time of each further pass of a cut prompt, which encodes its images again.
     """
 
     prepare: float

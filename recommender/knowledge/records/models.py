@@ -117,7 +117,7 @@ class PixelRule(Record):
 
 
 class VisionWindow(Record):
-    """Layers of a vision encoder that see a square of so many pixels a side, but for some that see all."""
+    """Windowed attention of a vision encoder: most layers see only a square of the image."""
 
     side: Annotated[int, Field(ge=1, description="side of the square in pixels")]
     full_layers: Annotated[int, Field(ge=1, description="layers that see the whole image")]

@@ -59,7 +59,7 @@ def of_task(node: Node, name: str) -> Node | None:
 
 
 def gpus_of_task(node: Node) -> int | None:
-    """Return how many GPUs a task of ECS is given."""
+    """Return the number of GPUs of an ECS task."""
     asked = of_task(node, "resourceRequirements")
     for request in asked.items if asked else ():
         kind = of_task(request, "type")

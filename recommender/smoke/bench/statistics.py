@@ -51,10 +51,11 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class AccuracyComparison:
-    """Accuracy by the labels; in ``pairs``, ``first`` counts what only A got right.
+    """Compare the accuracy of A and B, judged by the labels.
 
-    ``low`` to ``high`` is the 95 % interval of B's accuracy minus A's, over images that both answered. It is widened
-    to include 0 if the exact test finds no difference, so that the two never contradict each other.
+    In ``pairs``, ``first`` counts the images that only A answered right. ``low`` to ``high`` is the 95 % interval of
+    B's accuracy minus A's, over images that both answered. It is widened to include 0 if the exact test finds no
+    difference, so that the two never contradict each other.
     """
 
     a: Share
