@@ -213,11 +213,9 @@ def test_the_table_of_measurements_is_computed(line: str) -> None:
 FIGURES = {
     "memory": "memory",
     "one image at a time: latency": "latency-alone",
-    "one text at a time: latency": "latency-text-alone",
     "one text at a time: first token": "ttft-text-alone",
     "text under load: requests/s": "rps-text",
     "text under load: first token": "ttft-text",
-    "text under load: time per token": "token-text",
     "images under load: requests/s": "rps-load",
     "images under load: first token": "ttft-load",
 }

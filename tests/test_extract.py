@@ -400,6 +400,7 @@ def flag(facts: WheelFacts, option: str, /, **changes: object) -> Flag:
     raw = yaml.safe_load(scaffold_flag(facts, option))
     effect = dict.fromkeys(("memory", "latency", "throughput", "accuracy"), "none")
     words = {"id": option[2:], "option": option, "topic": "server", "summary": "s", "choose": "c", "effect": effect}
+    words["changes_throughput"] = False
     return Flag.model_validate({**words, **raw, **changes}, strict=False)
 
 

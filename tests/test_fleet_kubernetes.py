@@ -244,6 +244,7 @@ def test_names_and_labels_agree(at: int) -> None:
     assert {*listed["resources"], *mounted} <= set(files(at))
     base = {name for name in files(at) if "/" not in name}
     assert base - {*kubernetes.CHART} - {*listed["resources"], *mounted, "kustomization.yaml"} <= {
+        "README.md",
         "secret.example.yaml",
         "download.yaml",
     }

@@ -35,7 +35,7 @@ CASES = """
 2 | review a.sh --tp 2 | it belongs in the launch script
 2 | explain gpu-memory-utilization | another server has it; in LMDeploy use --cache-max-entry-count
 2 | explain quux | unknown option 'quux': see recommend list flags
-2 | --gpu L4 --follow gemini --with max-num-seqs=4 | has no option max-num-seqs; use --max-batch-size
+2 | --gpu L4 --follow gemini --with max-num-seqs=4 | has no option 'max-num-seqs'; use --max-batch-size
 2 | --gpu L4 --load single --load 16 | --load is given 2 times
 2 | --gpu L4 --load 4 --concurrency 16 | is given 2 times; keep one
 2 | --gpu L4 --json --format bash | --json and --format bash exclude each other

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "a100-sxm-80g", "load": "single"}
-# rendered: bash dad6cd9165c5e188d02f9ebd6e2695ea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbffc592a2
+# rendered: bash 6f823b1011c1e188d02f9ebd6e2695ea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbffc592a2
 #
 # OpenGVLab/InternVL3-8B-AWQ on 1 x NVIDIA A100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
 # 1 concurrent request: 1 image of 448x448, 330 input and 16 output tokens.
-# Predicted: 9.15 GiB per GPU (8.50 to 9.89), 172 ms per request (96 to 308),
-# 5.8 requests/s (3.2 to 10.4); extrapolated from datasheets.
+# Predicted: 9.15 GiB per GPU (8.50 to 9.89), 172 ms per request (96 to 307),
+# 5.8 requests/s (3.3 to 10.4); extrapolated from datasheets.
 #
 # Set REVISION before the start: the model runs code of its own, so name a
 # commit of https://huggingface.co/OpenGVLab/InternVL3-8B-AWQ/commits/main

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "l4", "lmdeploy": "0.9.2", "load": "low", "model": "qwen2.5-7b-instruct-awq"}
-# rendered: bash ea42432a2cc93e49a86433daea339600cf2eeaddc83909666ee53eeea784b37f7a584edef5bfe29e97e7c592a2
+# rendered: bash 1a29004083d13e49a86433daea339600cf2eeaddc83909666ee53eeea784b37f7a584edef5bfe29e97e7c592a2
 #
 # Qwen/Qwen2.5-7B-Instruct-AWQ on 1 x NVIDIA L4, LMDeploy 0.9.2, TurboMind.
 # 4 concurrent requests: 1,053 input and 128 output tokens.
-# Predicted: 8.83 GiB per GPU (8.08 to 9.61), 3,295 ms per request (1,812 to
-# 5,992), 1.2 requests/s (0.7 to 2.2); extrapolated from datasheets.
+# Predicted: 8.83 GiB per GPU (8.08 to 9.61), 3,295 ms per request (1,823 to
+# 5,956), 1.2 requests/s (0.7 to 2.2); extrapolated from datasheets.
 #
 # To override a value below, set the environment variable of the same name; an empty one means the default.
 #   ./serve.sh                        serve in the foreground

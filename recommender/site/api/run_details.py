@@ -48,9 +48,8 @@ def _run(data: SiteData, run: records.SmokeRun) -> Iterator[Block]:
     yield _table("", facts)
     yield from ({"text": note} for note in run.notes)
     yield {"title": "reproduce", "code": command(run)}
-    variables = " ".join((*run.environment, *run.set_by_smoke))
-    launch = f"{variables} lmdeploy serve api_server MODEL {shlex.join(run.command)}"
-    yield {"title": "launch", "code": launch}
+    launch = " ".join((*run.environment, "lmdeploy serve api_server MODEL", shlex.join(run.command)))
+    yield {"title": "launch", "code": launch}  # what smoke sets besides is in the record
     yield from _figures(data, run)
     yield from (block for killed in run.killed for block in _killed(killed))
     settings = ((setting.name, setting.asked, setting.found or "not logged") for setting in run.effective)

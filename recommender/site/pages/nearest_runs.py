@@ -24,7 +24,7 @@ SHOWN = 5
 NEAREST = 3
 """How many measured models a page names if its own has no run."""
 # How much these differences count, in doublings of the parameters.
-OTHER_SHAPE, OTHER_INPUT, OTHER_ARCHITECTURE, OTHER_WEIGHTS = 4.0, 2.0, 2.0, 1.0
+OTHER_SHAPE, OTHER_INPUT, OTHER_ARCHITECTURE, OTHER_WEIGHTS = 4.0, 2.0, 3.0, 1.0
 
 
 def runs_on(data: SiteData, gpu: records.Gpu) -> Iterator[str]:

@@ -65,7 +65,7 @@ def _pass_tokens(case: Case, prefill_tokens: int) -> int:
     """Return the prompt tokens that a pass takes of one request alone, as far as is known."""
     config = case.configuration
     if config is None:
-        return prefill_tokens + max(int(case.number("max-batch-size") or 0), 0)
+        return max(prefill_tokens + max(int(case.number("max-batch-size") or 0), 0), 1)
     return engine_of(config).prompt_tokens(case.resolved, config) + engine_of(config).spare_tokens(config, 0)
 
 
