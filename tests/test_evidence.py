@@ -2,9 +2,7 @@
 
 import functools
 import json
-import re
 import statistics
-from collections.abc import Iterable
 from itertools import accumulate
 
 import pytest
@@ -15,6 +13,7 @@ from recommender.calibration.first_probe import measured_configuration
 from recommender.choose.recommend import recommend, recommend_adviser
 from recommender.common.units import MIB
 from recommender.estimate import memory
+from recommender.estimate.similar_runs import is_same_launch
 from recommender.fleet import FORMS, write
 from recommender.fleet.layout import Layout
 from recommender.knowledge import records, run_figures
@@ -216,6 +215,7 @@ FIGURES = {
     "one text at a time: first token": "ttft-text-alone",
     "text under load: requests/s": "rps-text",
     "text under load: first token": "ttft-text",
+    "text under load: time per token": "token-text",
     "images under load: requests/s": "rps-load",
     "images under load: first token": "ttft-load",
 }
@@ -254,29 +254,21 @@ LOADS = [(1, "448x448"), (1, "1280x720"), (16, "448x448"), (16, "1280x720"), (64
 """Those with enough long runs: at 64 in flight and 1280x720 none has three starts whose rate and times agree."""
 
 
-def launched(environment: Iterable[str], words: Iterable[str]) -> frozenset[str]:
-    """What decides the speed of a launch: its variables and options, the KV cache's share to one digit.
-
-    The share follows the memory that is free; all shares of these runs hold the load.
-    """
-    options = re.findall(r"(--\S+)(?: (?!--)(\S+))?", " ".join(words))
-    rounded = ((name, f"{float(value):.1g}" if name == "--cache-max-entry-count" else value) for name, value in options)
-    return frozenset([*environment, *map(" ".join, rounded)])
-
-
-def picked(request: Request) -> tuple[frozenset[str], int, bool]:
-    """The key of what is recommended, on one server, among the medians."""
+def picked(request: Request) -> tuple[str, int, bool]:
+    """The one launch among the runs that is what is recommended, on one server, as a key of the medians."""
     script = artefact.parse(render(recommend(request, STORE), "bash"), "serve.sh")
-    return launched(script.exported({}), script.words(resolve_request(request, STORE), {})), 1, False
+    words = script.words(resolve_request(request, STORE), {})
+    (launch,) = {run.launch_sha256 for run in map(raw, SMOKED) if is_same_launch(script.exported({}), words, run)}
+    return launch, 1, False
 
 
 @functools.cache
-def medians(concurrency: int, image: str) -> dict[tuple[frozenset[str], int, bool], tuple[float, int]]:
+def medians(concurrency: int, image: str) -> dict[tuple[str, int, bool], tuple[float, int]]:
     """Of each launch on an H100 that had this load 5 s or longer: the median of its starts, and how many they were.
 
     ms a request for one in flight, else requests a second; the reference model at all its tiles, one image, 16 tokens.
     """
-    scores: dict[tuple[frozenset[str], int, bool], list[float]] = {}
+    scores: dict[tuple[str, int, bool], list[float]] = {}
     for run in map(raw, SMOKED):
         if (run.gpu, run.model, run.max_tiles, run.pinned) != ("h100-sxm-80g", "internvl3-8b-awq", 0, ""):
             continue
@@ -293,9 +285,8 @@ def medians(concurrency: int, image: str) -> dict[tuple[frozenset[str], int, boo
                 if not figures.trusted:
                     continue
                 score = figures.p50_ms if concurrency == 1 else figures.rps
-                key = launched(run.environment, run.command), run.copies, run.mps
-                scores.setdefault(key, []).append(score)
-    return {key: (statistics.median(values), len(values)) for key, values in scores.items()}
+                scores.setdefault((run.launch_sha256, run.copies, run.mps), []).append(score)
+    return {launched: (statistics.median(values), len(values)) for launched, values in scores.items()}
 
 
 @pytest.mark.parametrize(("concurrency", "image"), LOADS)

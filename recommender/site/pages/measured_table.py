@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from recommender.common.units import GIB, MIB
+from recommender.estimate.similar_runs import is_same_launch
 from recommender.knowledge import run_figures
 from recommender.render import artefact
 from recommender.render.formats import render
@@ -36,7 +36,6 @@ OURS: Mapping[str, Mapping[str, object]] = {
 }
 """Requests whose recommendations are compared with the advisers'."""
 DEFAULTS = "defaults"
-CACHE_SHARE = "--cache-max-entry-count"
 UNCHANGED = {"trust-remote-code"}
 """Options that may be added to an adviser's configuration: without them none starts."""
 
@@ -111,23 +110,16 @@ def _runs_following(adviser: str) -> tuple[records.SmokeRun, ...]:
 def _runs_of_request(request: Mapping[str, object]) -> tuple[records.SmokeRun, ...]:
     """Return the runs of a request whose launch is still the recommended one."""
     runs = [run for run, asked in _comparable() if asked == request and run.kind == "bash"]
-    recommended = _recommended_launch(runs[0]) if runs else frozenset()  # the same for all
-    return tuple(run for run in runs if _describe_launch(run.environment, run.command) == recommended)
-
-
-def _describe_launch(environment: Iterable[str], words: Iterable[str]) -> frozenset[str]:
-    """Return variables and options, the cache's share to one digit: its third follows a few MiB of free memory."""
-    options = re.findall(r"(--\S+)(?: (?!--)(\S+))?", " ".join(words))
-    shortened = ((name, f"{float(value):.1g}" if name == CACHE_SHARE else value) for name, value in options)
-    return frozenset([*environment, *map(" ".join, shortened)])
+    return tuple(run for run in runs if is_same_launch(*_recommended_launch(runs[0]), run))  # one launch for all
 
 
 @cache
-def _recommended_launch(run: records.SmokeRun) -> frozenset[str]:
+def _recommended_launch(run: records.SmokeRun) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the variables and options that are recommended for a run's request."""
     parse_request = artefact.parse_request(artefact.Artefact(run.kind, "", "", json.loads(run.request)), {})
     recommendation = artefact.remake(*parse_request)
     script = artefact.parse(render(recommendation, run.kind), "serve.sh")
-    return _describe_launch(script.exported({}), script.words(recommendation.resolved, {}))
+    return script.exported({}), script.words(recommendation.resolved, {})
 
 
 def measured_table(data: SiteData) -> Iterator[str]:
