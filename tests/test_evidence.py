@@ -13,7 +13,6 @@ from recommender.calibration.first_probe import measured_configuration
 from recommender.choose.recommend import recommend, recommend_adviser
 from recommender.common.units import MIB
 from recommender.estimate import memory
-from recommender.estimate.similar_runs import is_same_launch
 from recommender.fleet import FORMS, write
 from recommender.fleet.layout import Layout
 from recommender.knowledge import records, run_figures
@@ -23,6 +22,7 @@ from recommender.render import artefact
 from recommender.render.formats import render
 from recommender.request.request import Request
 from recommender.request.resolved_request import resolve_request
+from recommender.site.pages.measured_table import is_same_launch
 from recommender.smoke import fleet_folder
 from recommender.smoke.session import SINGLE
 

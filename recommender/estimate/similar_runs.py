@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -13,31 +12,12 @@ from recommender.knowledge.store import WITH_PREFIX
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
-    from recommender.knowledge import records
     from recommender.knowledge.store import RunLoad, RunSummary, Store
 
 SHOWN = 3
 # How much these differences count, in doublings of the load.
 OTHER_MODEL, OTHER_GPU, OTHER_ENGINE, TEXT_FOR_IMAGES, OTHER_WORKLOAD = 3.0, 3.0, 3.0, 8.0, 1.0
 TOO_FAR = 9.0
-CACHE_SHARE = "--cache-max-entry-count"
-SAME_SHARE = 0.02
-"""Relative difference of the cache's share that does not matter: its third digit follows a few MiB of free memory."""
-
-
-def is_same_launch(environment: Sequence[str], words: Sequence[str], run: records.SmokeRun) -> bool:
-    """Return whether a run had these variables and options, but for a small difference of the cache's share."""
-    share, rest = _split_share(words)
-    run_share, run_rest = _split_share(run.command)
-    return (*environment, *rest) == (*run.environment, *run_rest) and math.isclose(share, run_share, rel_tol=SAME_SHARE)
-
-
-def _split_share(words: Sequence[str]) -> tuple[float, Sequence[str]]:
-    """Return the cache's share, 0 where it is not given, and the other words."""
-    if CACHE_SHARE not in words:
-        return 0.0, words
-    place = words.index(CACHE_SHARE)
-    return float(words[place + 1]), (*words[:place], *words[place + 2 :])
 
 
 @dataclass(frozen=True, slots=True)

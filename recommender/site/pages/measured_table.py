@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from recommender.common.units import GIB, MIB
-from recommender.estimate.similar_runs import is_same_launch
 from recommender.knowledge import run_figures
 from recommender.render import artefact
 from recommender.render.formats import render
@@ -36,6 +36,9 @@ OURS: Mapping[str, Mapping[str, object]] = {
 }
 """Requests whose recommendations are compared with the advisers'."""
 DEFAULTS = "defaults"
+CACHE_SHARE = "--cache-max-entry-count"
+SAME_SHARE = 0.02
+"""Relative difference of the cache's share that does not matter: its third digit follows a few MiB of free memory."""
 UNCHANGED = {"trust-remote-code"}
 """Options that may be added to an adviser's configuration: without them none starts."""
 
@@ -111,6 +114,21 @@ def _runs_of_request(request: Mapping[str, object]) -> tuple[records.SmokeRun, .
     """Return the runs of a request whose launch is still the recommended one."""
     runs = [run for run, asked in _comparable() if asked == request and run.kind == "bash"]
     return tuple(run for run in runs if is_same_launch(*_recommended_launch(runs[0]), run))  # one launch for all
+
+
+def is_same_launch(environment: Sequence[str], words: Sequence[str], run: records.SmokeRun) -> bool:
+    """Return whether a run had these variables and options, but for a small difference of the cache's share."""
+    share, rest = _split_share(words)
+    run_share, run_rest = _split_share(run.command)
+    return (*environment, *rest) == (*run.environment, *run_rest) and math.isclose(share, run_share, rel_tol=SAME_SHARE)
+
+
+def _split_share(words: Sequence[str]) -> tuple[float, Sequence[str]]:
+    """Return the cache's share, 0 where it is not given, and the other words."""
+    if CACHE_SHARE not in words:
+        return 0.0, words
+    place = words.index(CACHE_SHARE)
+    return float(words[place + 1]), (*words[:place], *words[place + 2 :])
 
 
 @cache
