@@ -286,13 +286,12 @@ def test_a_simple_queue_by_hand() -> None:
     over = 3 - 2 * (1 - math.exp(-1 / 8))
     waits = queue.waits([0.0, 0.25, 0.5, 30.0], [2, 3, 1, 2])
     expected = [(0, 1), (0.75, 2.25 + over), (1.75 + over - 0.5, 2.25 + over + 0.5), (0, 1)]
-    for found, (first, last) in zip(waits, expected, strict=True):
-        assert found == pytest.approx((first, last), abs=1e-5)
+    assert list(zip(*waits, strict=True)) == [pytest.approx(ends, abs=1e-5) for ends in expected]
 
 
 def test_a_group_is_above_a_limit_as_far_as_its_waits_are() -> None:
     """Of four that wait 1 to 3, two are above 2, by a half on average; of three that wait 3 to 5 all, by 2."""
-    marks = typical_arrivals._sum_above(2.0, 4, [0, 2], [(1.0, 3.0), (0.0, 1.0), (3.0, 5.0)], [4, 9, 3])
+    marks = typical_arrivals._sum_above(2.0, 4, [0, 2], [1.0, 0.0, 3.0], [3.0, 1.0, 5.0], [4, 9, 3])
     assert list(marks) == [(4, [0, 2], [0, 2, 5]), (4, [0, 2], [0, 1, 7])]
 
 

@@ -145,8 +145,9 @@ def _count(busy: float, pooled: int, shares: int, together: float, burstiness: f
     if together > 1:
         most = MOST_OF_GROUPS // (2 if together > VERY_LARGE else 1)
         least = max(COUNTED[0] * 2 * FEW, min(GROUPS * group, most), LEAST_GROUPS * group)
-        return int(min(share * max(GROUPS_WANDER * wandering, least), COUNTED[1]))
-    enough = max(share * wandering, share**2 * EACH * pooled, effort * COUNTED[0] * uneven)
+        enough = share * max(GROUPS_WANDER * wandering, least)
+    else:
+        enough = max(share * wandering, share**2 * EACH * pooled, effort * COUNTED[0] * uneven)
     return int(min(enough, min(2 * effort, 1) * COUNTED[1]))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recommender.estimate.scheduler.passes import Passes, Simulation
+from recommender.estimate.scheduler.passes import Passes, Prompted, Simulation
 
 HALF = 0.5
 MOST_HELD = 0.95
@@ -45,46 +45,46 @@ class AlternatingSimulation(Simulation):
         if self.server.lock_per_token:
             share = min(self.server.lock_per_token * len(self.running) / self.step, MOST_HELD)
             self.host.hold(self.now, self.now + self.count * self.step, share)
-        return Passes(self.count, self.step, self.count, len(self.running), [])
+        return self.count, self.step, self.count, len(self.running), []
 
     def _is_prompts_turn(self) -> bool:
         if not self.running:
             return True
         if self.cut:
             return False
-        request = self.waiting[0].request
-        if self.waiting[0].tokens_left < request.new_tokens:  # begun, and who runs had a pass
+        if self.prefilled:  # begun, and who runs had a pass
             return True
-        if not self.has_blocks(request):
+        if not self.has_blocks(self.waiting[0][3]):
             return False
         if self.decoded >= self.server.rounds or len(self.running) < HALF * self.server.batch:
             return True
-        return sum(waiting.tokens_left for waiting in self.waiting) >= self.server.budget
+        return sum(request.new_tokens for *_, request, _ in self.waiting) >= self.server.budget
 
     def _prefill_pass(self) -> Passes:
         """Return a pass of whole prompts, or of a part of the first."""
         left, spent = self.server.budget, 0.0
-        ended: list[tuple[int, float]] = []
+        ended: list[Prompted] = []
         while self.waiting:
-            first = self.waiting[0]
-            request, whole = first.request, first.tokens_left == first.request.new_tokens
-            if ended and first.tokens_left > left:
+            _, number, sent, request, _ = self.waiting[0]
+            begun, rest = self.prefilled, request.new_tokens - self.prefilled
+            if ended and rest > left:
                 break
-            if whole:
+            if not begun:
                 if not self.has_blocks(request):
                     break
                 self.held_blocks += request.blocks
-            tokens = min(left, first.tokens_left)
+            tokens = min(left, rest)
             spent += request.prefill * tokens / request.new_tokens
             left -= tokens
-            first.tokens_left -= tokens
-            if first.tokens_left:
+            if tokens < rest:
+                self.prefilled += tokens
                 self.cut = True
                 break
+            self.prefilled = 0
             self.waiting.popleft()
-            ended.append((first.number, first.sent))
-            if not whole:
+            ended.append((number, sent, request))
+            if begun:
                 break
         times = self.server.times
         length = max(spent + times.expert_pass, times.prompt_floor, times.step(1))
-        return Passes(1, length, 0, len(ended), ended)
+        return 1, length, 0, len(ended), ended

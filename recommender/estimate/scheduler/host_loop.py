@@ -17,7 +17,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from recommender.estimate.sampling import SEED
 
@@ -31,22 +31,15 @@ JITTER = (0.5, 1.5)
 """Range of the random factor on a request's overhead; it keeps clients from staying in step."""
 
 
-class Incoming(NamedTuple, Generic[R]):
-    """A request on its way to the engine: when it will be there, when it was sent, and the turns it may still wait."""
-
-    ready: float
-    number: int
-    sent: float
-    request: R
-    turns: int
+Incoming: TypeAlias = tuple[float, int, float, R, int]
+"""A request on its way to the engine: when it will be there, its number, when it was sent, the request, and the turns
+that it may still wait. A plain tuple: millions are made."""
 
 
 def _delay(waiting: Incoming[R], now: float, written_at: float) -> Incoming[R]:
     """Let a request wait for what is written after a pass."""
-    if not waiting.turns:
-        return waiting
     ready, number, sent, request, turns = waiting
-    return Incoming(ready + written_at - (sent if sent > now else now), number, sent, request, turns - 1)
+    return (ready + written_at - (sent if sent > now else now), number, sent, request, turns - 1) if turns else waiting
 
 
 def _held(at: float, now: float, until: float, share: float) -> float:
@@ -88,17 +81,17 @@ class HostLoop(Generic[R]):
             return max(at, self.free) + prepare + JITTER[0] * self.overhead
         self.free = (at if at > self.free else self.free) + prepare
         ready = self.free + self.overhead * self.chance.uniform(*JITTER)
-        incoming = Incoming(ready, number, at, request, TURNS)
+        incoming = (ready, number, at, request, TURNS)
         if not self.chunk:  # nothing will delay it
             heapq.heappush(self.incoming, incoming)
         elif at >= self.written_at:  # nor did what was written
             heapq.heappush(self.later, (at, number, incoming))
         else:
             for now, written in self.writes:
-                if at < written and now < incoming.ready:
+                if at < written and now < incoming[0]:
                     incoming = _delay(incoming, now, written)
             heapq.heappush(self.incoming, incoming)
-        return incoming.ready
+        return incoming[0]
 
     def write(self, now: float, streams: int) -> float:
         """Write a pass's tokens of so many streams; return when that is done. Requests on their way in wait."""
@@ -111,7 +104,7 @@ class HostLoop(Generic[R]):
             if self.later and self.later[0][0] <= done:
                 self._receive(done)
             if self.incoming:
-                while self.incoming and self.incoming[0].ready <= now:
+                while self.incoming and self.incoming[0][0] <= now:
                     self.ready.append(heapq.heappop(self.incoming))
                 if self.incoming:
                     self.incoming = [_delay(incoming, now, done) for incoming in self.incoming]
@@ -126,8 +119,8 @@ class HostLoop(Generic[R]):
         """Hold the preparing thread up for a ``share`` of the time from ``now`` ``until`` a pass ends."""
         self._prepare(now)
         self.incoming = [
-            incoming if incoming.ready <= now else incoming._replace(ready=_held(incoming.ready, now, until, share))
-            for incoming in self.incoming
+            (ready if ready <= now else _held(ready, now, until, share), number, sent, request, turns)
+            for ready, number, sent, request, turns in self.incoming
         ]
         self.free = _held(self.free, now, until, share)
         while self._begins() < until:
@@ -149,7 +142,7 @@ class HostLoop(Generic[R]):
         ready = self.free + self.overhead * self.chance.uniform(*JITTER)
         if began < until:
             self.free, ready = (_held(each, began, until, share) for each in (self.free, ready))
-        heapq.heappush(self.incoming, Incoming(ready, number, at, request, TURNS))
+        heapq.heappush(self.incoming, (ready, number, at, request, TURNS))
 
     def _receive(self, until: float) -> None:
         while self.later and self.later[0][0] <= until:
@@ -162,18 +155,18 @@ class HostLoop(Generic[R]):
         if self.later and self.later[0][0] <= until:
             self._receive(until)
         if self.ready:
-            return self.ready.popleft() if self.ready[0].ready <= until else None
-        return heapq.heappop(self.incoming) if self.incoming and self.incoming[0].ready <= until else None
+            return self.ready.popleft() if self.ready[0][0] <= until else None
+        return heapq.heappop(self.incoming) if self.incoming and self.incoming[0][0] <= until else None
 
     def next_ready(self) -> float:
         """Return when the next request is ready, if the loop has nothing to write until then; inf without one."""
         if self.ready:
-            return self.ready[0].ready
-        while self._begins() < (self.incoming[0].ready if self.incoming else math.inf):
+            return self.ready[0][0]
+        while self._begins() < (self.incoming[0][0] if self.incoming else math.inf):
             self._prepare_next()
-        while self.later and (not self.incoming or self.later[0][0] < self.incoming[0].ready):
+        while self.later and (not self.incoming or self.later[0][0] < self.incoming[0][0]):
             self._receive(self.later[0][0])
-        return self.incoming[0].ready if self.incoming else math.inf
+        return self.incoming[0][0] if self.incoming else math.inf
 
     def _soonest(self) -> float:
         """Return when a request that is not prepared may be ready at best; inf without one."""
@@ -182,7 +175,7 @@ class HostLoop(Generic[R]):
     def quiet_until(self, now: float, full: bool) -> float:
         """Return until when no request is on its way in; to a ``full`` batch none goes, but writing delays them."""
         if not self.chunk:
-            return math.inf if full else min(self.incoming[0].ready if self.incoming else math.inf, self._soonest())
+            return math.inf if full else min(self.incoming[0][0] if self.incoming else math.inf, self._soonest())
         if self.incoming or (self.ready and not full):
             return now
         return self.later[0][0] if self.later else math.inf

@@ -21,10 +21,10 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from recommender.estimate.closed_loop import ServiceTimes
-from recommender.estimate.scheduler.host_loop import HostLoop
+from recommender.estimate.scheduler.host_loop import HostLoop, Incoming
 
 SLOT_PASSES = 2
 """Passes after its last that an ended request still occupies: the next one, and the one that was already scheduled."""
@@ -78,16 +78,6 @@ class SimulatedServer:
     lock_per_token: float = 0.0
 
 
-@dataclass(slots=True)
-class Waiting:
-    """A request in the engine's queue, and how many tokens of its prompt are left."""
-
-    number: int
-    sent: float
-    tokens_left: int
-    request: SimulatedRequest
-
-
 class SimulatedAnswer(NamedTuple):
     """When a request was sent, and when its first and its last token came."""
 
@@ -97,18 +87,11 @@ class SimulatedAnswer(NamedTuple):
     output: int
 
 
-class Passes(NamedTuple):
-    """Passes of the engine that hold the same.
-
-    ``length`` is the ms of each of the ``repeats``. Who runs makes ``steps`` steps in them; ``streams`` answers get a
-    token in the last. ``firsts`` are the requests whose first token it brings, with the time they were sent.
-    """
-
-    repeats: int
-    length: float
-    steps: int
-    streams: int
-    firsts: list[tuple[int, float]]
+Prompted: TypeAlias = tuple[int, float, SimulatedRequest]
+"""A request whose prompt is prefilled: its number, when it was sent, and itself."""
+Passes: TypeAlias = tuple[int, float, int, int, list[Prompted]]
+"""Passes of the engine that hold the same: their number, the ms of each, the steps that who runs makes in them, the
+answers that get a token in the last, and the requests whose first token that is. A plain tuple: millions are made."""
 
 
 @dataclass
@@ -120,9 +103,11 @@ class Simulation:
 
     server: SimulatedServer
     on_done: Callable[[float, int], None]
-    waiting: deque[Waiting] = field(default_factory=deque)
-    running: list[tuple[int, int, float, float]] = field(default_factory=list)
-    requests: dict[int, SimulatedRequest] = field(default_factory=dict)
+    waiting: deque[Incoming[SimulatedRequest]] = field(default_factory=deque)
+    prefilled: int = 0
+    """Tokens of the first waiting prompt that passes had."""
+    running: list[tuple[int, int, float, float, SimulatedRequest]] = field(default_factory=list)
+    """Of each request the step that ends it, its number, when it was sent and when its first token came."""
     answers: dict[int, SimulatedAnswer] = field(default_factory=dict)
     rows: float = 0.0
     held_blocks: int = 0
@@ -177,9 +162,8 @@ class Simulation:
         self.passes += repeats
         self.steps += steps
         written = self._write(began, length, streams) if self.server.chunk else self.now
-        for number, sent in firsts:
-            request = self.requests[number]
-            heapq.heappush(self.running, (self.steps + request.output - 1, number, sent, written))
+        for number, sent, request in firsts:
+            heapq.heappush(self.running, (self.steps + request.output - 1, number, sent, written, request))
             self.rows += request.row
         ending = not self.running or self.running[0][0] <= self.steps
         answered = self._finish(written, numbers) if ending else 0
@@ -197,7 +181,7 @@ class Simulation:
         """Return the chosen passes: prompts and decoding in one."""
         decoding, step = len(self.running), self.step
         if not self.waiting:
-            return Passes(self.count, step, self.count, decoding, [])
+            return self.count, step, self.count, decoding, []
         prefill, firsts = self._prefill(self.count)
         length = step
         if prefill:
@@ -205,7 +189,7 @@ class Simulation:
             base = self.server.pass_base
             hidden = max(step - self.rows - base - prefill, 0.0)
             length = prefill + base + hidden + self.rows if decoding else max(prefill, self.server.times.step(1))
-        return Passes(self.count, length, self.count, decoding + len(firsts), firsts)
+        return self.count, length, self.count, decoding + len(firsts), firsts
 
     def step_ms(self) -> float:
         """Return the ms in which a token of each running request is decoded; 0 if none runs."""
@@ -225,9 +209,7 @@ class Simulation:
             return
         room = self.server.batch - len(self.running) - len(self.waiting) - len(freed)
         while room > 0 and (taken := host.take(until)):
-            _, number, sent, request, _ = taken
-            self.requests[number] = request
-            self.waiting.append(Waiting(number, sent, request.new_tokens, request))
+            self.waiting.append(taken)
             room -= 1
 
     @property
@@ -235,31 +217,31 @@ class Simulation:
         """Prompt tokens that a pass takes."""
         return self.server.budget + self.server.batch - len(self.running)
 
-    def _prefill(self, passes: int) -> tuple[float, list[tuple[int, float]]]:
+    def _prefill(self, passes: int) -> tuple[float, list[Prompted]]:
         """Fill alike passes with prompts; return the time of one, and the requests whose prompts end in the last."""
-        left, spent, ended = self._room, 0.0, []
+        left, spent, ended = self._room, 0.0, list[Prompted]()
         waiting, contexts = self.waiting, self.server.contexts or math.inf
         while waiting and left > 0:
-            first = waiting[0]
-            request = first.request
+            _, number, sent, request, _ = waiting[0]
             if request.context > contexts and contexts < self.server.contexts:  # one alone always fits
                 break
             contexts -= request.context
-            whole = first.tokens_left == request.new_tokens
-            if whole:
+            rest = request.new_tokens - self.prefilled
+            if not self.prefilled:
                 if not self.has_blocks(request):
                     break
                 self.held_blocks += request.blocks
-            tokens = left if left < first.tokens_left else first.tokens_left
+            tokens = left if left < rest else rest
             spent += request.prefill * tokens / request.new_tokens
-            if not whole:
+            if self.prefilled:
                 spent += request.encoded_again + (0.0 if self.running else self.server.pass_base)
             left -= tokens
-            first.tokens_left -= tokens * passes
-            if first.tokens_left:
+            if tokens * passes < rest:
+                self.prefilled += tokens * passes
                 break
+            self.prefilled = 0
             waiting.popleft()
-            ended.append((first.number, first.sent))
+            ended.append((number, sent, request))
         return spent, ended
 
     def has_blocks(self, request: SimulatedRequest) -> bool:  # a lone request always has them
@@ -270,8 +252,9 @@ class Simulation:
         """Return how many passes hold the same: until a request ends, one comes in, or a prompt has its last pass."""
         ends = self.running[0][0] - self.steps if self.running else math.inf
         if self.waiting:
-            left, request = self.waiting[0].tokens_left, self.waiting[0].request
-            if left < request.new_tokens:  # started: it fills the passes, but writing delays newcomers
+            request = self.waiting[0][3]
+            if self.prefilled:  # started: it fills the passes, but writing delays newcomers
+                left = request.new_tokens - self.prefilled
                 delays = self.host.quiet_until(self.now, True) < math.inf or (self.more and self.server.chunk)
                 if self.running and delays:
                     return 1
@@ -292,8 +275,7 @@ class Simulation:
         """End the requests whose last token a pass brought; return how many have one of these numbers."""
         counted, running = 0, self.running
         while running and running[0][0] <= self.steps:
-            _, number, sent, first = heapq.heappop(running)
-            request = self.requests.pop(number)
+            _, number, sent, first, request = heapq.heappop(running)
             self.rows -= request.row
             self.held_blocks -= request.blocks
             self.answers[number] = SimulatedAnswer(sent, first, now, request.output)

@@ -48,22 +48,36 @@ class Pool:
         return [answers[number] for number in range(len(arrivals))]
 
     def _work(self, until: float) -> None:
-        """Let the servers work what is decided before a time, in the order of time."""
-        times, ends = self.decided, self.ends
-        while True:
-            decided = min(times)
-            if decided < until and not (ends and ends[0][0] <= decided):
-                place = times.index(decided)
-                server = self.servers[place]
-                server.work()
-                times[place] = server.decide()
-            elif ends and ends[0][0] <= until:
+        """Let the servers work what is decided before a time.
+
+        While requests wait for a server, all work in the order of time; else each works alone.
+        """
+        ends = self.ends
+        while self.queue:
+            decided = min(self.decided)
+            if ends and ends[0][0] <= decided:
+                if ends[0][0] > until:
+                    return
                 ended, place = heapq.heappop(ends)
                 self._count(place, -1)
-                if self.queue:
-                    self._send(place, ended, *self.queue.popleft())
+                self._send(place, ended, *self.queue.popleft())
+            elif decided < until:
+                self._work_server(self.decided.index(decided), decided)
             else:
                 return
+        for place, decided in enumerate(self.decided):
+            if decided < until:
+                self._work_server(place, until)
+        while ends and ends[0][0] <= until:
+            self._count(heapq.heappop(ends)[1], -1)
+
+    def _work_server(self, place: int, until: float) -> None:
+        """Let a server work what is decided by a time, its next passes at least."""
+        server = self.servers[place]
+        server.work()
+        while (decided := server.decide()) < until:
+            server.work()
+        self.decided[place] = decided
 
     def _end(self, place: int, at: float, _number: int) -> None:
         heapq.heappush(self.ends, (at, place))

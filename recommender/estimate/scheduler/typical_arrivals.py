@@ -39,25 +39,26 @@ class SimpleQueue(NamedTuple):
     slots: int
     capacity: float
 
-    def waits(self, gaps: Sequence[float], sizes: Sequence[int]) -> list[tuple[float, float]]:
-        """Return how long the first and the last request of each group wait."""
-        work, inside, group_waits = 0.0, 0.0, []
+    def waits(self, gaps: Sequence[float], sizes: Sequence[int]) -> tuple[list[float], list[float]]:
+        """Return how long the first request of each group waits, and how long the last."""
+        work, inside = 0.0, 0.0
+        firsts: list[float] = []
+        lasts: list[float] = []
         slots, capacity, hold = self.slots, self.capacity, self.slots / self.capacity
-        station, exp = self.station, math.exp
+        station, exp, add_first, add_last = self.station, math.exp, firsts.append, lasts.append
         for gap, size in zip(gaps, sizes, strict=True):
             work = work - gap if work > gap else 0.0
-            over = (inside - slots) / capacity
-            if gap < over:
-                inside -= gap * capacity
-            elif over > 0:
-                inside = slots * exp((over - gap) / hold)
-            else:
+            if inside <= slots:
                 inside *= exp(-gap / hold)
-            first = work + (inside - slots) / capacity if inside > slots else work
+            elif gap < (over := (inside - slots) / capacity):
+                inside -= gap * capacity
+            else:
+                inside = slots * exp((over - gap) / hold)
+            add_first(work + (inside - slots) / capacity if inside > slots else work)
             work += size * station
             inside += size
-            group_waits.append((first, work + (inside - slots) / capacity if inside > slots else work))
-        return group_waits
+            add_last(work + (inside - slots) / capacity if inside > slots else work)
+        return firsts, lasts
 
 
 def typical_gaps(
@@ -74,9 +75,9 @@ def typical_gaps(
     rounded = 1 << (drawn - 1).bit_length()  # so that one cached draw serves many lengths
     gaps, sizes = _draw_groups(together, burstiness, dealt, rounded)
     gaps, sizes = gaps[:drawn], sizes[:drawn]
-    waits = queue.waits(gaps, sizes)
+    firsts, lasts = queue.waits(gaps, sizes)
     numbers = list(accumulate(sizes, initial=0))
-    marks = [(mark, mark.sums[-1] / numbers[-1]) for mark in _sum_marks(waits, sizes) if mark.sums[-1]]
+    marks = [(mark, mark.sums[-1] / numbers[-1]) for mark in _sum_marks(firsts, lasts, sizes) if mark.sums[-1]]
 
     def differs(start: int) -> float:
         first = bisect_left(numbers, numbers[start] + before)
@@ -106,37 +107,41 @@ class _Mark(NamedTuple):
     sums: Sequence[float]
 
 
-def _sum_marks(waits: Sequence[tuple[float, float]], sizes: Sequence[int]) -> list[_Mark]:
+def _sum_marks(firsts: Sequence[float], lasts: Sequence[float], sizes: Sequence[int]) -> list[_Mark]:
     """Return what tells stretches apart.
 
     That is how many requests are above each limit, and by how much; their waits lie evenly between those of a group's
     first and last. Of the highest limit also all requests of groups that exceed it: these delay the decoding of all.
     """
-    middles = [(first + last) / 2 for first, last in waits]
+    middles = [(first + last) / 2 for first, last in zip(firsts, lasts, strict=True)]
     numbers: Sequence[int] = range(1, len(sizes) + 1)
     if max(sizes) > 1:
         order = sorted(range(len(middles)), key=middles.__getitem__)
         numbers = list(accumulate(map(sizes.__getitem__, order)))
     ordered = sorted(middles)
     marks: list[_Mark] = []
-    groups: Sequence[int] = range(len(waits))
+    groups: Sequence[int] = range(len(lasts))
     for quantile, weight in QUANTILES.items():  # groups above a limit are above all lower ones
         limit = ordered[bisect_left(numbers, quantile * numbers[-1])]
-        groups = [group for group in groups if waits[group][1] > limit]
-        marks += _sum_above(limit, weight, groups, waits, sizes)
+        groups = [group for group in groups if lasts[group] > limit]
+        marks += _sum_above(limit, weight, groups, firsts, lasts, sizes)
     marks.append(_Mark(1, groups, list(accumulate((float(sizes[group]) for group in groups), initial=0.0))))
     return marks
 
 
 def _sum_above(
-    limit: float, weight: int, groups: Sequence[int], waits: Sequence[tuple[float, float]], sizes: Sequence[int]
+    limit: float,
+    weight: int,
+    groups: Sequence[int],
+    firsts: Sequence[float],
+    lasts: Sequence[float],
+    sizes: Sequence[int],
 ) -> Iterator[_Mark]:
     """Yield how many requests of the groups that reach a limit are above it, and by how much."""
     above: list[float] = []
     beyond: list[float] = []
     for group in groups:
-        first, last = waits[group]
-        size: float = sizes[group]
+        first, last, size = firsts[group], lasts[group], float(sizes[group])
         if first >= limit:
             beyond.append(size * (last - first + 2 * (first - limit)) / 2)
         else:
