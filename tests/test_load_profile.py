@@ -25,6 +25,7 @@ from recommender.estimate.configuration import Configuration
 from recommender.estimate.scheduler import simulation
 from recommender.estimate.scheduler.passes import SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.simulation import LoadFigures, Quantiles, simulate_closed_loop
+from recommender.estimate.terms.cached_prefix import TimesByLength
 from recommender.request.resolved_request import ResolvedRequest
 
 TEMPLATE = 29
@@ -33,9 +34,14 @@ COEFFICIENTS = {"request-overhead-ms": 2.0, "token-host-ms": 0.0}
 Look = Callable[..., list[list[tuple[int, int]]]]
 
 
-def times_of(resolved: ResolvedRequest, config: Configuration) -> ServiceTimes:
+def times_of(resolved: ResolvedRequest, config: Configuration) -> TimesByLength:
     """Times by a simple rule: 1 ms to prepare, 0.05 ms a token to prefill, a step of 8 ms and 0.05 a request."""
-    return ServiceTimes(1.0, 0.05 * resolved.input_tokens(), 8.0, 0.05, 0.0, step_hidable=7.0)
+
+    def times(text: int, output: int) -> ServiceTimes:
+        inputs = replace(resolved, prompt_tokens=text).input_tokens()
+        return ServiceTimes(1.0, 0.05 * inputs, 8.0, 0.05, 0.0, step_hidable=7.0)
+
+    return times
 
 
 def asked(**fields: Any) -> ResolvedRequest:
@@ -83,9 +89,12 @@ def test_prefill_of_texts_hides_the_reading_of_weights() -> None:
 def test_experts_are_read_once_for_all_prompts_of_a_pass() -> None:
     """So no request bears them: 329 tokens at 0.05 ms, whatever the experts add to a pass."""
 
-    def with_experts(resolved: ResolvedRequest, config: Configuration) -> ServiceTimes:
-        plain = times_of(resolved, config)
-        return plain._replace(prefill=plain.prefill + 5.0, expert_pass=5.0)
+    def with_experts(resolved: ResolvedRequest, config: Configuration) -> TimesByLength:
+        def times(text: int, output: int) -> ServiceTimes:
+            plain = times_of(resolved, config)(text, output)
+            return plain._replace(prefill=plain.prefill + 5.0, expert_pass=5.0)
+
+        return times
 
     server, ((request,),) = load_profile.describe_server(asked(), configure(), 4, COEFFICIENTS, with_experts)
     assert request.prefill == pytest.approx(0.05 * (300 + TEMPLATE))
@@ -271,7 +280,7 @@ def test_numbers_between_are_between() -> None:
     """
     config = configure(max_batch_size=64)
     low, high = predict(asked(), 8, config), predict(asked(), 16, config)
-    times, resolved = times_of(asked(), config), asked()
+    times, resolved = times_of(asked(), config)(300, 20), asked()
     place = SimulatedServer(2.0, 1.0, 2048, 64, 0, times._replace(step_row=0.0))
     (turn,) = [[SimulatedRequest(1.0, times.prefill, 329, 329, 20, 0.05)]]
     for clients in range(9, 16):
@@ -469,9 +478,12 @@ def test_a_shared_prefix_is_read_once_a_step_where_the_cache_of_the_gpu_is_large
     """Llama-3.1-8B has 131,072 bytes of KV cache a token; a prefix of 2,048 tokens takes 8 MiB a layer."""
     resolved = asked(gpu=gpu, model="llama-3.1-8b-instruct", prompt_tokens=4096, prefix_tokens=2048)
 
-    def timed(resolved: ResolvedRequest, config: Configuration) -> ServiceTimes:
-        context = resolved.input_tokens() + resolved.output_tokens // 2
-        return ServiceTimes(1.0, 1.0, 8.0, context * 131_072 / 1e9, 0.0, step_hidable=7.0)
+    def timed(resolved: ResolvedRequest, config: Configuration) -> TimesByLength:
+        def times(text: int, output: int) -> ServiceTimes:
+            context = replace(resolved, prompt_tokens=text).input_tokens() + output // 2
+            return ServiceTimes(1.0, 1.0, 8.0, context * 131_072 / 1e9, 0.0, step_hidable=7.0)
+
+        return times
 
     cached, plain = (
         load_profile.describe_server(resolved, configure(prefix_caching=on), 16, COEFFICIENTS, timed)

@@ -161,7 +161,8 @@ def test_others_take_the_places_of_the_batch(clients: int, prefill: int, passes:
     def prefill_ms(budget: int) -> float:
         config = configuration(prefill_tokens=budget, max_batch_size=64)
         resolved = image(concurrency=clients)
-        return speed.shared_times(resolved, config, concurrency=clients, coefficients=NONE).prefill
+        times = speed.shared_times(resolved, config, concurrency=clients, coefficients=NONE)
+        return times(resolved.prompt_tokens, resolved.output_tokens).prefill
 
     assert (prefill_ms(prefill) > prefill_ms(4096)) == (passes > 1)
 

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice, zip_longest
+from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from recommender.calibration.observations import Observation, is_simulated, log_errors, merge_repeats, predict, simulate
 from recommender.calibration.predict import needs_simulation
@@ -44,24 +45,20 @@ SURELY = 1 + 1e-9
 """Factor over a limit above which rounding cannot be the reason that a sum of costs exceeds it."""
 CHECKED_STEPS = (2 * STEP, -2 * STEP)
 """Steps of one coefficient that are tried at the end of a fit, and by a check."""
+CachedErrors: TypeAlias = tuple[Callable[[Mapping[str, float]], Any], dict[Any, list[float]]]
+"""What returns the values of the coefficients that a prediction read, and the errors by these values."""
 
 
-class NotedCoefficients(Mapping[str, float]):
-    """Coefficients that note which of them a prediction reads: with other values of the rest it would be the same."""
+class NotedCoefficients(dict[str, float]):
+    """The coefficients that a prediction reads, by its reading: with other values of the rest it would be the same."""
 
     def __init__(self, values: Mapping[str, float]) -> None:
-        self.values_by_name = values
-        self.read: set[str] = set()
+        super().__init__()
+        self.all_values = values
 
-    def __getitem__(self, name: str) -> float:
-        self.read.add(name)
-        return self.values_by_name[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.values_by_name)
-
-    def __len__(self) -> int:
-        return len(self.values_by_name)
+    def __missing__(self, name: str) -> float:
+        value = self[name] = self.all_values[name]
+        return value
 
 
 @dataclass(frozen=True)
@@ -79,9 +76,7 @@ class Stage:
     predicted_by: Callable[[Observation, Mapping[str, float]], dict[str, float]]
     slack: float
     step: float
-    cached_errors: Mapping[int, dict[tuple[str, ...], dict[tuple[float, ...], list[float]]]] = field(
-        default_factory=partial(defaultdict, dict)
-    )
+    cached_errors: Mapping[int, dict[tuple[str, ...], CachedErrors]] = field(default_factory=partial(defaultdict, dict))
 
     def values(self, places: Iterable[float]) -> dict[str, float]:
         """Return the coefficients at places between their ends: 1 is the low one, 2 the high one."""
@@ -105,6 +100,10 @@ class Stage:
         costs = [sum_costs(errors) for errors in self._each(places, fixed)]
         return sorted(range(len(costs)), key=costs.__getitem__, reverse=True)
 
+    def known_first(self, order: Iterable[int], name: str) -> list[int]:
+        """Return the numbers with those first whose predictions do not read a coefficient: they need no prediction."""
+        return sorted(order, key=lambda place: any(name in read for read in self.cached_errors[place]))
+
     def costs_less(
         self, places: Sequence[float], fixed: Mapping[str, float], most: float, order: Iterable[int]
     ) -> bool:
@@ -120,14 +119,16 @@ class Stage:
 
     def _errors_of(self, place: int, coefficients: Mapping[str, float]) -> list[float]:
         """Return the weighted errors of the observation at a place."""
-        for names, errors_by_values in self.cached_errors[place].items():
-            if (errors := errors_by_values.get(tuple(coefficients[name] for name in names))) is not None:
+        cached = self.cached_errors[place]
+        for values_of, errors_by_values in cached.values():
+            if (errors := errors_by_values.get(values_of(coefficients))) is not None:
                 return errors
         noted = NotedCoefficients(coefficients)
         logs = log_errors(self.observations[place], noted, self.predicted_by)
         errors = [WEIGHTS[name] * log for name, log in logs]
-        read = tuple(sorted(noted.read))
-        self.cached_errors[place].setdefault(read, {})[tuple(coefficients[name] for name in read)] = errors
+        read = tuple(sorted(noted))
+        values_of, errors_by_values = cached.setdefault(read, (itemgetter(*read), {}))
+        errors_by_values[values_of(coefficients)] = errors
         return errors
 
 
@@ -273,10 +274,11 @@ def _improvements(stage: Stage, values: Mapping[str, float]) -> Iterator[tuple[s
     least = (1 - stage.slack) * sum_costs(stage.errors(places, values))
     order = stage.costliest_first(places, values)
     for number, name in enumerate(stage.ends):
+        known_first = stage.known_first(order, name)
         for step in CHECKED_STEPS:
             moved = [*places[:number], min(max(places[number] + step, 1.0), 2.0), *places[number + 1 :]]
             value = _round(stage.values(moved))[name]  # as it will be stored: a simulation may jump between both
-            if stage.costs_less(stage.places({**values, name: value}), values, least, order):
+            if stage.costs_less(stage.places({**values, name: value}), values, least, known_first):
                 yield name, value
 
 

@@ -6,6 +6,7 @@ coefficients are at their best for what it saw, and predicts with them what it d
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import multiprocessing
@@ -170,6 +171,7 @@ _inherited: list[tuple[Sequence[Observation], Store, Mapping[str, float]]] = []
 
 def _inherit(observations: Sequence[Observation], store: Store, whole: Mapping[str, float]) -> None:
     _inherited[:] = [(observations, store, whole)]
+    gc.disable()  # what a worker keeps has no cycles, and it works once
 
 
 def _seen_without(left_out: tuple[int, ...]) -> tuple[list[Observation], Store]:

@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
@@ -207,12 +208,7 @@ def _answer(
     phase: records.Phase, resolved: ResolvedRequest, config: Configuration, values: Values, cache: int
 ) -> dict[str, float]:
     """Simulate the phase's own requests; return their figures, counted as in the measurement."""
-    assert phase.drawn
-    latencies = numbers(phase.latencies_ms)
-    ends = accumulate(numbers(phase.gaps_ms))
-    inputs, outputs = numbers(phase.drawn.input_tokens), numbers(phase.drawn.output_tokens)
-    sent = [end - took for end, took in zip(ends, latencies, strict=True)]
-    driven = sorted(zip(sent, inputs, outputs, strict=True))
+    driven = _list_driven(phase)
     answers = sorted(speed.answer_driven(resolved, config, phase.concurrency, values, cache, driven), key=DONE)
     opened, closed = min(answer.sent for answer in answers), max(answer.sent for answer in answers)
     done = [round(answer.done - opened) for answer in answers]
@@ -225,11 +221,21 @@ def _answer(
             "streamed": "",
             "window_s": (closed - opened) / 1000,
             "window_requests": sum(answer.done <= closed for answer in answers),
-            "drawn": phase.drawn.model_copy(update={"output_tokens": answered}),
+            "drawn": phase.drawn and phase.drawn.model_copy(update={"output_tokens": answered}),
         }
     )
     got = run_figures.figures(same)
     return _figures(got)
+
+
+@lru_cache(maxsize=4096)
+def _list_driven(phase: records.Phase) -> Sequence[tuple[float, int, int]]:
+    """Return the requests of a phase as they were sent: when, and the tokens of input and answer."""
+    assert phase.drawn
+    latencies, ends = numbers(phase.latencies_ms), accumulate(numbers(phase.gaps_ms))
+    inputs, outputs = numbers(phase.drawn.input_tokens), numbers(phase.drawn.output_tokens)
+    sent = [end - took for end, took in zip(ends, latencies, strict=True)]
+    return sorted(zip(sent, inputs, outputs, strict=True))
 
 
 def _figures(phase_figures: run_figures.RunFigures) -> dict[str, float]:
@@ -244,16 +250,22 @@ def _figures(phase_figures: run_figures.RunFigures) -> dict[str, float]:
     return {name: value for name, value in figures.items() if value}
 
 
+class OtherCoefficients(dict[str, Any]):
+    """Records of coefficients with other values, made as they are read."""
+
+    def __init__(self, coefficients: Mapping[str, records.Coefficient], values: Values) -> None:
+        super().__init__()
+        self.coefficients, self.values_by_name = coefficients, values
+
+    def __missing__(self, name: str) -> Any:
+        record = self[name] = Plain({**vars(self.coefficients[name]), "value": self.values_by_name[name]})
+        return record
+
+
 def with_coefficients(store: Store, values: Values) -> Store:
     """Return the store with other values of coefficients."""
     changed = copy.copy(store)
-    coefficients: dict[str, Any] = {
-        name: Plain({**vars(coefficient), "value": value})
-        if (value := values.get(name, coefficient.value)) != coefficient.value
-        else coefficient
-        for name, coefficient in store.coefficients.items()
-    }
-    changed.coefficients = MappingProxyType(coefficients)
+    changed.coefficients = OtherCoefficients(store.coefficients, values)
     return changed
 
 

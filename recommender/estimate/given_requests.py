@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from recommender.estimate.load_profile import describe_limits, describe_request
+from recommender.estimate.load_profile import describe_by_length, describe_limits
 from recommender.estimate.scheduler.passes import SimulatedAnswer, SimulatedRequest, SimulatedServer
 from recommender.estimate.scheduler.prefix_cache import find_hits
 from recommender.estimate.scheduler.simulation import LoadFigures, answer_arrivals, answer_sequence, simulate_replay
@@ -84,14 +84,17 @@ def _describe_given(
     """
     server, shared_row = describe_limits(resolved, config, coefficients, times_of, kv_tokens)
     cache = kept_share, shared_row
+    describe = describe_by_length(resolved, config, times_of, cache)
     first = replace(resolved, prompt_tokens=1).input_tokens(config.max_tiles)
     described: dict[tuple[tuple[int, int], int], SimulatedRequest] = {}
     asked = list(zip(lengths, hits or repeat(-1), strict=False))
     for (prompt, output), hit in asked:
         if ((prompt, output), hit) not in described:
             fits = max(min(prompt, config.session_len - output - first), resolved.prefix_tokens, 1)
-            own = resolved if hit < 0 else _with_hit(resolved, hit, first + fits - 1)
-            described[(prompt, output), hit] = describe_request(own, config, times_of, (fits, output, 0), cache)
+            if hit >= 0:
+                own = _with_hit(resolved, hit, first + fits - 1)
+                describe = describe_by_length(own, config, times_of, cache)
+            described[(prompt, output), hit] = describe(fits, output, 0)
     return server, [described[key] for key in asked]
 
 

@@ -105,7 +105,7 @@ def describe_server(
 ) -> tuple[SimulatedServer, tuple[tuple[SimulatedRequest, ...], ...]]:
     """Return a server and, for each turn of a conversation, its equally likely requests.
 
-    ``times_of`` gives the times of a request with fixed lengths. ``kv_tokens`` is the size of the KV cache; 0 is no
+    ``times_of`` gives the times of requests by their lengths. ``kv_tokens`` is the size of the KV cache; 0 is no
     limit. ``concurrency`` conversations share the prefix cache. A server that is not ``alone`` has no histories: each
     turn of a conversation may go to another one.
     """
@@ -128,9 +128,10 @@ def describe_limits(
     kv_tokens: int,
 ) -> tuple[SimulatedServer, float]:
     """Return a server, and the ms of a step for a prefix that it reads once. Arguments as in ``describe_server``."""
-    times = times_of(resolved, config)
+    times_by_length = times_of(resolved, config)
+    times = times_by_length(resolved.prompt_tokens, resolved.output_tokens)
     shared = shared_tokens(resolved, config.prefix_caching, config.block_len)
-    shared_row = shared_row_ms(resolved, config, times, times_of)
+    shared_row = shared_row_ms(resolved, config, times_by_length)
     # The prefill of an image was measured with the reading of weights, so it hides none.
     hidable = 0.0 if resolved.images else times.step_hidable
     writing = round_ms(coefficients["token-host-ms"] * resolved.streamed_share)
@@ -247,7 +248,7 @@ def _list_requests(
     *,
     sized: bool,
 ) -> tuple[SimulatedRequest, ...]:
-    """Return the equally likely requests of a turn; the first is 0. ``cache`` as in ``describe_request``.
+    """Return the equally likely requests of a turn; the first is 0. ``cache`` as in ``describe_by_length``.
 
     ``sized``: each has images of one size of a mix; else the times are the mean of all sizes.
     """
@@ -256,45 +257,49 @@ def _list_requests(
         requests = [(_with_own(resolved, one), (one.prompt, one.output, 0)) for one in asked]
     else:
         pairs = pair_lengths(resolved.prompts, resolved.outputs)
+        if not (sized and resolved.image_sizes):
+            describe = describe_by_length(resolved, config, times_of, cache)
+            return tuple(describe(prompt, output, turn) for prompt, output in pairs)
         requests = [(resolved, (prompt, output, turn)) for prompt, output in pairs]
     if sized and resolved.image_sizes:
         requests = deal_sizes(requests * -(-MOST_ASKED // len(requests)))
-    return tuple(describe_request(own, config, times_of, lengths, cache) for own, lengths in requests)
+    return tuple(describe_by_length(own, config, times_of, cache)(*lengths) for own, lengths in requests)
 
 
 def _with_own(resolved: ResolvedRequest, request: MixRequest) -> ResolvedRequest:
     return fast_replace(resolved, images=request.images, prefix_tokens=request.prefix)
 
 
-def describe_request(
-    resolved: ResolvedRequest,
-    config: Configuration,
-    times_of: TimesOf,
-    lengths: tuple[int, int, int],
-    cache: tuple[float, float],
-) -> SimulatedRequest:
-    """Return a request of these tokens of prompt and answer, in a turn.
+def describe_by_length(
+    resolved: ResolvedRequest, config: Configuration, times_of: TimesOf, cache: tuple[float, float]
+) -> Callable[[int, int, int], SimulatedRequest]:
+    """Return what describes a request of so many tokens of prompt and answer, in a turn.
 
     ``cache``: the share of histories that it keeps, and the ms of a step for a prefix that the server reads once.
     """
     kept, shared_row = cache
     free = fast_replace(config, prefill_tokens=2**30, session_len=2**30)  # a prompt's whole prefill, however it is cut
-    output = lengths[1]
-    text = resolved.prompt_in_turn(*lengths)
-    request = fast_replace(resolved, prompt_tokens=text, output_tokens=output)
-    times, context = times_of(request, free), request.input_tokens(config.max_tiles)
-    cached = cached_tokens(resolved, config, lengths, context, kept)
-    prefill = times.prefill - times.expert_pass
-    if cached:
-        known = fast_replace(request, prompt_tokens=max(text - (context - cached), 1))
-        prefill = max(times.prefill - times_of(known, free).prefill, 0.0)
-    return SimulatedRequest(
-        round_ms(times.prepare),
-        round_ms(prefill),
-        context - cached,
-        context,
-        output,
-        round_ms(max(times.step_row - shared_row, 0.0)),
-        max(cached - shared_tokens(resolved, config.prefix_caching, config.block_len), 0),
-        round_ms(times.encoded_again),
-    )
+    times_by_length = times_of(resolved, free)
+    other_tokens = resolved.input_tokens(config.max_tiles) - resolved.prompt_tokens
+    shared = shared_tokens(resolved, config.prefix_caching, config.block_len)
+
+    def describe(prompt: int, output: int, turn: int) -> SimulatedRequest:
+        text = resolved.prompt_in_turn(prompt, output, turn)
+        times, context = times_by_length(text, output), text + other_tokens
+        cached = cached_tokens(resolved, config, (prompt, output, turn), context, kept)
+        prefill = times.prefill - times.expert_pass
+        if cached:
+            known = times_by_length(max(text - (context - cached), 1), output)
+            prefill = max(times.prefill - known.prefill, 0.0)
+        return SimulatedRequest(
+            round_ms(times.prepare),
+            round_ms(prefill),
+            context - cached,
+            context,
+            output,
+            round_ms(max(times.step_row - shared_row, 0.0)),
+            max(cached - shared, 0),
+            round_ms(times.encoded_again),
+        )
+
+    return describe

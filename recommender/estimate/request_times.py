@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import mul
 from typing import TYPE_CHECKING, Literal
@@ -31,6 +32,10 @@ With a thread for each core a request of one tile alone took about 10 ms more on
 """
 
 
+DemandsOf = Callable[[int, int, bool], ServiceTimes]
+"""What gives a request's demands by the tokens of its text and its answer, and whether the server is loaded."""
+
+
 def estimate_times(
     resolved: ResolvedRequest, config: Configuration, loaded: bool, coefficients: Mapping[str, float]
 ) -> ServiceTimes:
@@ -38,11 +43,21 @@ def estimate_times(
 
     ``loaded``: other requests compete for the host's cores.
     """
+    return demands_of(resolved, config, coefficients)(resolved.prompt_tokens, resolved.output_tokens, loaded)
+
+
+def demands_of(resolved: ResolvedRequest, config: Configuration, coefficients: Mapping[str, float]) -> DemandsOf:
+    """Return what gives the demands of requests that are alike but for their lengths."""
     if not resolved.image_sizes:
-        return _fixed_times(resolved, config, loaded, coefficients)
-    times_by_size = [_fixed_times(own, config, loaded, coefficients) for own, _ in resolved.each_size()]
+        return _fixed_demands(resolved, config, coefficients)
+    demands_by_size = [_fixed_demands(own, config, coefficients) for own, _ in resolved.each_size()]
     shares = [share for _, share in resolved.each_size()]
-    return ServiceTimes(*(math.fsum(map(mul, shares, times)) for times in zip(*times_by_size, strict=True)))
+
+    def mean(text: int, output: int, loaded: bool) -> ServiceTimes:
+        times_by_size = [demands(text, output, loaded) for demands in demands_by_size]
+        return ServiceTimes(*(math.fsum(map(mul, shares, times)) for times in zip(*times_by_size, strict=True)))
+
+    return mean
 
 
 def add_load(
@@ -54,83 +69,123 @@ def add_load(
     return alone._replace(prepare=_prepare_ms(resolved, config, alone.step(1), coefficients))
 
 
-def _fixed_times(
-    resolved: ResolvedRequest, config: Configuration, loaded: bool, coefficients: Mapping[str, float]
-) -> ServiceTimes:
-    """Return the demands of a request whose images have one size."""
-    model, tp = resolved.model, config.tp
-    inputs, tiles = resolved.input_tokens(config.max_tiles), resolved.tiles(config.max_tiles)
-    ranks = 1 + (tp - 1) * coefficients["parallel-efficiency"]
+@dataclass(frozen=True, slots=True)
+class _Demands:
+    """What no length changes in the demands of a request whose images have one size; a call adds what lengths do.
+
+    ``dense`` is in FLOP a ms; ``encode`` and ``exchanged`` are the ms of all images, ``others`` the tokens beside text.
+    """
+
+    resolved: ResolvedRequest
+    config: Configuration
+    coefficients: Mapping[str, float]
+    dense: float
+    encode: float
+    exchanged: float
+    experts: ExpertTimes
+    common: ServiceTimes
+    step_row: Callable[[int], float]
+    others: int
+    full_tokens: int
+
+    def __call__(self, text: int, output: int, loaded: bool) -> ServiceTimes:
+        resolved, config, experts, inputs = self.resolved, self.config, self.experts, text + self.others
+        exchange = estimate_pass_ms(resolved, config.tp, inputs, self.coefficients) + self.exchanged
+        exchange += inputs * experts.token + experts.whole_pass
+        times = self.common._replace(
+            prefill=model_shape.prefill_flops(resolved.model, inputs) / self.dense + self.encode + exchange,
+            step_row=self.step_row(inputs + output // 2),
+            full_pass=self.common.full_pass if inputs <= self.full_tokens else self.full_pass(inputs),
+        )
+        running = -(-resolved.concurrency // config.servers) - 1 if loaded else 0
+        passes = -(-inputs // (self.full_tokens + engine_of(config).spare_tokens(config, running)))
+        if passes > 1:
+            again, part = times.encoded_again, times.prefill / passes
+            further = (times.step(1) + again if again else times.further_pass(part)) + experts.whole_pass
+            times = times._replace(prefill=times.prefill + (passes - 1) * further)
+        if loaded and resolved.images:
+            return times._replace(prepare=_prepare_ms(resolved, config, times.step(1), self.coefficients))
+        return times
+
+    def full_pass(self, longest: int) -> float:
+        """Return the ms of a full pass, where the longest of its prompt and its budget has so many tokens."""
+        resolved, config, experts = self.resolved, self.config, self.experts
+        # It is priced as if it held images only, so that its cost does not depend on the length of this text.
+        token_ms = model_shape.prefill_flops(resolved.model, longest) / self.dense / longest
+        token_ms += self.encode / resolved.image_tokens(config.max_tiles) if self.encode else 0.0
+        exchange = estimate_pass_ms(resolved, config.tp, self.full_tokens, self.coefficients)
+        return self.full_tokens * (token_ms + experts.token) + experts.whole_pass + exchange
+
+
+def _fixed_demands(resolved: ResolvedRequest, config: Configuration, coefficients: Mapping[str, float]) -> _Demands:
+    """Return what gives the demands of requests whose images have one size."""
+    model, tp, engine = resolved.model, config.tp, engine_of(config)
+    ranks = 1 + (tp - 1) * coefficients["parallel-efficiency"] if tp > 1 else 1.0
     peak = _peak_tflops(resolved.gpu, model) * 1e9 * ranks  # FLOP a ms
     dense = peak * coefficients["prefill-efficiency-quantised" if _is_4_bit(model) else "prefill-efficiency"]
     bandwidth = resolved.gpu.bandwidth_gb_s * 1e6 * coefficients["bandwidth-efficiency"]  # bytes a ms
-    encode = vision_shape.vision_flops_per_tile(model) / (peak * coefficients["prefill-efficiency"])
-    encode += vision_shape.vision_bytes_per_tile(model) * coefficients["vision-passes"] / (bandwidth * ranks)
-    encode *= resolved.images * tiles
-    exchange = estimate_pass_ms(resolved, tp, inputs, coefficients)
-    exchange += resolved.images * estimate_image_ms(resolved, tp, tiles, coefficients)
-    full_tokens = engine_of(config).prompt_tokens(resolved, config)
-    longest = max(inputs, full_tokens)
-    image_tokens = resolved.image_tokens(config.max_tiles)
-    # A full pass is priced as if it held images only, so that its cost does not depend on the length of this text.
-    token_ms = model_shape.prefill_flops(model, longest) / dense / longest
-    token_ms += encode / image_tokens if image_tokens else 0.0
+    encode = exchanged = 0.0
+    if resolved.images:
+        tiles = resolved.tiles(config.max_tiles)
+        encode = vision_shape.vision_flops_per_tile(model) / (peak * coefficients["prefill-efficiency"])
+        encode += vision_shape.vision_bytes_per_tile(model) * coefficients["vision-passes"] / (bandwidth * ranks)
+        encode *= resolved.images * tiles
+        exchanged = resolved.images * estimate_image_ms(resolved, tp, tiles, coefficients)
     experts = estimate_experts(model, tp, peak, dense, bandwidth, coefficients)
-    exchange += inputs * experts.token + experts.whole_pass
-    full_pass = full_tokens * (token_ms + experts.token) + experts.whole_pass
-    times = ServiceTimes(
-        prepare=0.0,
-        prefill=model_shape.prefill_flops(model, inputs) / dense + encode + exchange,
-        full_pass=full_pass + estimate_pass_ms(resolved, tp, full_tokens, coefficients),
+    step_base, step_hidable, step_row = _step_times(resolved, config, dense, bandwidth, coefficients)
+    common = ServiceTimes(
+        prepare=_prepare_ms(resolved, config, 0.0, coefficients),
+        prefill=0.0,
+        step_base=step_base,
+        step_row=0.0,
+        full_pass=0.0,
+        step_hidable=step_hidable,
+        expert_most=experts.most,
+        expert_missed=experts.missed,
+        expert_spread=experts.spread,
         expert_pass=experts.whole_pass,
-        prompt_floor=engine_of(config).prompt_launch_ms(resolved, coefficients),
-        delay=engine_of(config).request_overhead_ms(coefficients),
-        encoded_again=encode * engine_of(config).encoded_again(resolved.version, coefficients),
-        **_step_times(resolved, config, inputs + resolved.output_tokens // 2, dense, bandwidth, coefficients, experts),
+        expert_launches=experts.launches,
+        prompt_floor=engine.prompt_launch_ms(resolved, coefficients),
+        encoded_again=encode * engine.encoded_again(resolved.version, coefficients) if encode else 0.0,
+        delay=engine.request_overhead_ms(coefficients),
     )
-    others = -(-resolved.concurrency // config.servers) - 1 if loaded else 0
-    passes = max(-(-inputs // (full_tokens + engine_of(config).spare_tokens(config, others))), 1)
-    again, part = times.encoded_again, times.prefill / passes
-    further = (times.step(1) + again if again else times.further_pass(part)) + experts.whole_pass
-    prepare = _prepare_ms(resolved, config, times.step(1) if loaded else 0.0, coefficients)
-    return times._replace(prepare=prepare, prefill=times.prefill + (passes - 1) * further)
+    others, full = (
+        resolved.input_tokens(config.max_tiles) - resolved.prompt_tokens,
+        engine.prompt_tokens(resolved, config),
+    )
+    parts = resolved, config, coefficients, dense, encode, exchanged, experts
+    demands = _Demands(*parts, common, step_row, others, full)
+    return replace(demands, common=common._replace(full_pass=demands.full_pass(full)))
 
 
 def _step_times(
     resolved: ResolvedRequest,
     config: Configuration,
-    context: int,
     dense: float,
     bandwidth: float,
     coefficients: Mapping[str, float],
-    experts: ExpertTimes,
-) -> dict[str, float]:
-    """Return the demands of a decoding step after ``context`` tokens.
+) -> tuple[float, float, Callable[[int], float]]:
+    """Return ``step_base``, ``step_hidable``, and what gives ``step_row`` after so many tokens of context.
 
     ``dense`` is in FLOP a ms, ``bandwidth`` in bytes a ms.
     """
-    model, tp = resolved.model, config.tp
+    model, tp, engine = resolved.model, config.tp, engine_of(config)
     head = model_shape.head_bytes(model, tp)
     read = (model_shape.decode_bytes(model, tp, 0) - head) / bandwidth
-    # States of linear attention are read and written.
-    context_bytes = model_shape.kv_read_bytes(model, config.kv_bits, context, tp) + 2 * state_bytes(model, tp)
-    rate = bandwidth * (engine_of(config).latent_read_share(coefficients) if model.text.latent else 1.0)
+    rate = bandwidth * (engine.latent_read_share(coefficients) if model.text.latent else 1.0)
     rows_ns = coefficients["step-quantised-row-ns"] if _is_4_bit(model) else 0.0
-    kernels = rows_ns * model_shape.inner_rows(model, tp) / 1e6
+    hidable = max(rows_ns * model_shape.inner_rows(model, tp) / 1e6, read)
     transfers, row = (estimate_pass_ms(resolved, tp, tokens, coefficients) for tokens in (0, 1))
-    return {
-        "step_base": engine_of(config).step_launch_ms(model, coefficients)
-        + max(kernels, read)
-        + head / bandwidth
-        + transfers,
-        # One more token in the pass, without its attention to earlier tokens: that is bound by memory.
-        "step_row": context_bytes / rate + model_shape.prefill_flops(model, 1) / dense + row - transfers,
-        "step_hidable": max(kernels, read),
-        "expert_most": experts.most,
-        "expert_missed": experts.missed,
-        "expert_spread": experts.spread,
-        "expert_launches": experts.launches,
-    }
+    base = engine.step_launch_ms(model, coefficients) + hidable + head / bandwidth + transfers
+    states = 2 * state_bytes(model, tp)  # those of linear attention are read and written
+    # One more token in the pass, without its attention to earlier tokens: that is bound by memory.
+    alone = model_shape.prefill_flops(model, 1) / dense
+
+    def step_row(context: int) -> float:
+        context_bytes = model_shape.kv_read_bytes(model, config.kv_bits, context, tp) + states
+        return context_bytes / rate + alone + row - transfers
+
+    return base, hidable, step_row
 
 
 def _prepare_ms(
@@ -148,10 +203,11 @@ def _prepare_ms(
     threads, tiles = config.omp_threads, resolved.images * resolved.tiles(config.max_tiles)
     tile = coefficients["tile-host-ms"] + coefficients["tile-host-parallel-ms"] / threads
     if not resolved.model.vision[0].pixels:
-        crowded = min(max((threads / resolved.request.cpus - CROWDED_FROM) / (1 - CROWDED_FROM), 0.0), 1.0)
-        tile += crowded * coefficients["tile-host-crowded-steps"] * step
-        growth = math.pow(max(threads / CROWDED_THREADS, 1.0), CROWDED_GROWTH)
-        request += crowded * growth * coefficients["request-host-crowded-ms"]
+        crowded = min((threads / resolved.request.cpus - CROWDED_FROM) / (1 - CROWDED_FROM), 1.0)
+        if crowded > 0:
+            tile += crowded * coefficients["tile-host-crowded-steps"] * step
+            growth = math.pow(max(threads / CROWDED_THREADS, 1.0), CROWDED_GROWTH)
+            request += crowded * growth * coefficients["request-host-crowded-ms"]
     decode = resolved.image_width * resolved.image_height / 1e6 * coefficients["megapixel-host-ms"]
     return request + tiles * tile + resolved.images * decode
 

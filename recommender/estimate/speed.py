@@ -20,9 +20,10 @@ from recommender.estimate import given_requests, load_profile, uncertainty
 from recommender.estimate.closed_loop import Limit, ServiceTimes, find_limit, share_gpu, solve_loop, token_gap
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.coverage import is_loaded, name_load, name_residual
-from recommender.estimate.request_times import add_load, estimate_times
+from recommender.estimate.request_times import add_load, demands_of
 from recommender.estimate.scheduler.passes import SimulatedAnswer
 from recommender.estimate.scheduler.simulation import LoadFigures, Timed
+from recommender.estimate.terms.cached_prefix import TimesByLength
 from recommender.estimate.uncertainty import Basis, Range, derive_rate, find_basis, find_widening, make_range
 from recommender.request.request import Quantile, TimeGoal
 from recommender.request.resolved_request import ResolvedRequest
@@ -222,13 +223,13 @@ def replay(resolved: ResolvedRequest, config: Configuration, kv_tokens: int) -> 
 
 def shared_times(
     resolved: ResolvedRequest, config: Configuration, *, concurrency: int, coefficients: Mapping[str, float]
-) -> ServiceTimes:
-    """Return a request's demands on a loaded server, longer where other servers share its GPU."""
-    times = estimate_times(resolved, config, True, coefficients)
+) -> TimesByLength:
+    """Return what gives demands on a loaded server, which are longer where other servers share its GPU."""
+    demands = demands_of(resolved, config, coefficients)
     if config.share == 1:
-        return times
-    others, share = config.share - 1, coefficients["shared-step-share"]
-    return share_gpu(times, resolved.output_tokens, concurrency, config.max_batch_size, others, share)
+        return lambda text, output: demands(text, output, True)
+    batch, others, share = config.max_batch_size, config.share - 1, coefficients["shared-step-share"]
+    return lambda text, output: share_gpu(demands(text, output, True), output, concurrency, batch, others, share)
 
 
 @lru_cache(maxsize=32)
@@ -259,7 +260,8 @@ def estimate_server(
     Requests beyond the batch wait in line. ``coefficients`` are values by name.
     """
     later_tokens = resolved.output_tokens - 1
-    alone = estimate_times(resolved, config, False, coefficients)
+    demands = demands_of(resolved, config, coefficients)
+    alone = demands(resolved.prompt_tokens, resolved.output_tokens, False)
     # A pass reads all weights, however short its text. The prefill of an image was measured with them.
     least = max(alone.prompt_floor, 0.0 if resolved.images else alone.step(1))
     first = alone.delay + alone.prepare + max(alone.prefill, least)
@@ -276,7 +278,7 @@ def estimate_server(
     mean = ttft + later_tokens * token
     # If preprocessing is the limit, a longer prompt waits in the engine instead of before it. That must not show as a
     # gain: its first token comes no earlier than that of a prompt without text.
-    bare = estimate_times(fast_replace(resolved, prompt_tokens=0), config, True, coefficients)
+    bare = demands(0, resolved.output_tokens, True)
     within, gap = _load_server(resolved, config, bare, concurrency, coefficients)
     ttft = max(ttft, min(within, concurrency * whole) - later_tokens * gap)
     tail = max(whole * coefficients["tail-alone"], mean * coefficients["tail-queue"])

@@ -120,6 +120,7 @@ def _check(width: int, height: int) -> None:
         raise ValueError(f"an image has at least one pixel a side, not {width}x{height}")
 
 
+@lru_cache(maxsize=4096)
 def image_tokens(vision: VisionShape, width: int, height: int, max_tiles: int | None = None) -> int:
     """Return the prompt tokens of one image, without the markers around it; those between its tiles are counted."""
     if vision.pixels:

@@ -145,8 +145,10 @@ def prompt_launch_ms(resolved: ResolvedRequest, coefficients: Mapping[str, float
     layer = coefficients["pytorch-prompt-layer-ms"]
     if text.latent:
         layer += coefficients["pytorch-prompt-latent-ms"]
-    encoders = sum(vision.layers for vision in resolved.model.vision) if resolved.images else 0
-    return layer * text.layers + coefficients["pytorch-vision-layer-ms"] * encoders
+    launch = layer * text.layers
+    if resolved.images:
+        launch += coefficients["pytorch-vision-layer-ms"] * sum(vision.layers for vision in resolved.model.vision)
+    return launch
 
 
 def step_launch_ms(model: Model, coefficients: Mapping[str, float]) -> float:

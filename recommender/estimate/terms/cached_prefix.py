@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from recommender.common.fast_replace import fast_replace
 from recommender.common.units import MIB
 from recommender.estimate import model_shape
 from recommender.estimate.linear_attention import attention_layers
@@ -18,7 +17,9 @@ if TYPE_CHECKING:
 
 DIGITS = 9
 """Times are rounded to so many decimals of a ms, so that no machine's last digit decides which event comes first."""
-TimesOf = Callable[["ResolvedRequest", "Configuration"], "ServiceTimes"]
+TimesByLength = Callable[[int, int], "ServiceTimes"]
+"""What gives the times of requests that are alike but for the tokens of their text and their answer."""
+TimesOf = Callable[["ResolvedRequest", "Configuration"], TimesByLength]
 
 
 def round_ms(value: float) -> float:
@@ -32,7 +33,7 @@ LARGE_L2 = ("8.0", "8.9", "9.0", "10.0", "10.3", "12.0")
 """Compute capabilities; cards of others have 6 MiB or less."""
 
 
-def shared_row_ms(resolved: ResolvedRequest, config: Configuration, times: ServiceTimes, times_of: TimesOf) -> float:
+def shared_row_ms(resolved: ResolvedRequest, config: Configuration, times_by_length: TimesByLength) -> float:
     """Return the ms in which a step reads the KV cache of a prefix that all requests share.
 
     With prefix caching all requests have the same blocks. One reads them from memory, the others find them in the L2
@@ -46,8 +47,8 @@ def shared_row_ms(resolved: ResolvedRequest, config: Configuration, times: Servi
     large = resolved.gpu.compute_capability in LARGE_L2 and PART not in resolved.gpu.id
     if not shared or not large or layer > L2_MIB * MIB:
         return 0.0
-    less = fast_replace(resolved, prompt_tokens=max(resolved.prompt_tokens - shared, 1))
-    return round_ms(times.step_row - times_of(less, config).step_row)
+    less = times_by_length(max(resolved.prompt_tokens - shared, 1), resolved.output_tokens)
+    return round_ms(times_by_length(resolved.prompt_tokens, resolved.output_tokens).step_row - less.step_row)
 
 
 def cached_tokens(
