@@ -50,7 +50,10 @@ CachedErrors: TypeAlias = tuple[Callable[[Mapping[str, float]], Any], dict[Any, 
 
 
 class NotedCoefficients(dict[str, float]):
-    """The coefficients that a prediction reads, by its reading: with other values of the rest it would be the same."""
+    """The coefficients that a prediction has read: with other values of the rest it would be the same.
+
+    Only ``[name]`` reads a coefficient; it is kept here, so that reading it again costs no call.
+    """
 
     def __init__(self, values: Mapping[str, float]) -> None:
         super().__init__()

@@ -171,7 +171,6 @@ _inherited: list[tuple[Sequence[Observation], Store, Mapping[str, float]]] = []
 
 def _inherit(observations: Sequence[Observation], store: Store, whole: Mapping[str, float]) -> None:
     _inherited[:] = [(observations, store, whole)]
-    gc.disable()  # what a worker keeps has no cycles, and it works once
 
 
 def _seen_without(left_out: tuple[int, ...]) -> tuple[list[Observation], Store]:
@@ -197,6 +196,7 @@ def _solve_without(left_out: tuple[int, ...]) -> dict[str, float]:
 
 def _improve_without(left_out: tuple[int, ...], fitted: tuple[tuple[str, float], ...]) -> list[str]:
     ((observations, *_),) = _inherited
+    gc.disable()  # collecting takes 5 % of the time and frees 75 MB at most; this process ends with the check
     seen, store = _seen_without(left_out)
     return list(list_improvable(seen, store, read_values(store) | dict(fitted), list_stages(observations, store)))
 
