@@ -80,6 +80,7 @@ def values(plain: dict[str, Any]) -> dict[str, Any]:
         "model.family": text["family"],
         "model.vision": vision is not None,
         "model.tiled": vision is not None and not vision.get("pixels"),
+        "model.mixture": bool(text.get("mixture")),
         "model.remote_code": model["remote_code"],
         "model.turbomind": "turbomind" in engines,
         "model.pytorch": "pytorch" in engines,
