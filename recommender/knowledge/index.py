@@ -160,6 +160,7 @@ REPAIRS = {
     "bool_type": "write true or false",
     "literal_error": "use one of the allowed words",
     "string_pattern_mismatch": "write it in the form of the pattern",
+    "no_day": "write a day of the calendar",
 }
 
 

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+
+def _check_day(text: str) -> str:
+    """Return a date as it is written. Raises where the calendar has no such day."""
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        raise PydanticCustomError("no_day", "there is no day {text}", {"text": text}) from None
+    return text
+
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
 
@@ -15,7 +27,7 @@ Version = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+(\.post\d+)?$")]
 VersionOrOpen = Annotated[str, Field(pattern=r"^(\d+\.\d+\.\d+(\.post\d+)?)?$")]
 
 
-Date = Annotated[str, Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$")]
+Date = Annotated[str, Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"), AfterValidator(_check_day)]
 
 
 Text = Annotated[str, Field(min_length=1)]
