@@ -242,6 +242,17 @@ def test_the_answered_rate_is_in_its_range(rps: float) -> None:
             assert each.low < each.value < each.high
 
 
+@pytest.mark.parametrize(("rps", "headroom", "gpus"), [(1 / 3, 1.0, 1), (4.4, 1.5, 1), (10.0, 1.0, 3), (3.1, 1.1, 1)])
+def test_a_rate_that_is_served_misses_no_goal(rps: float, headroom: float, gpus: int) -> None:
+    """However many digits it has: a third, 4.4 with half of it spare, ten over three servers."""
+    request = Request(
+        gpu="h100-sxm-80g", gpu_count=gpus, model="llama-3.1-8b-instruct", workload="chat", rps=rps, headroom=headroom
+    )
+    made = recommend(request)
+    assert not made.findings
+    assert made.speed.rps.value == request.planned_rps
+
+
 def test_what_turbomind_does_not_serve_is_priced_on_the_engine_that_runs() -> None:
     """LMDeploy falls back to PyTorch: without options, as an adviser's and as an estimate it is one server."""
     asked = replace(PYTORCH_ONLY, concurrency=32)

@@ -62,7 +62,9 @@ def simulate_servers(
     full = simulate_server(resolved, config, per_server + bool(fuller), *arguments)
     if resolved.rps or not per_server or not fuller:  # all busy servers have the same load
         busy = config.servers if resolved.rps else fuller or config.servers
-        return replace(full, rps=full.rps * busy, tokens=full.tokens * busy)
+        # The simulated rate is rounded: less than was asked for would miss the goal.
+        rps = resolved.rps if resolved.rps and full.keeps_up else full.rps * busy
+        return replace(full, rps=rps, tokens=full.tokens * busy)
     less = simulate_server(resolved, config, per_server, *arguments)
     rps = full.rps * fuller + less.rps * (config.servers - fuller)
     share = full.rps * fuller / rps
