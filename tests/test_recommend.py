@@ -7,7 +7,8 @@ import pytest
 from variants import IMAGES, STORE, configuration, resolve, store_with
 
 from recommender import __version__
-from recommender.choose import constraints, rate, recommend, relax
+from recommender.choose import constraints, rate, recommend
+from recommender.choose.request_change import RequestChange
 from recommender.choose.select import Choice, NoCandidate, Rejections, choose, predict
 from recommender.common.errors import RequestError, UnknownName
 from recommender.request.request import Request
@@ -58,9 +59,9 @@ def test_where_nothing_fits_the_nearest_change_is_told(monkeypatch: pytest.Monke
     """With what binds; whether the weights are too large decides what is tried."""
     seen: list[bool] = []
 
-    def suggest(resolved: ResolvedRequest, nothing: NoCandidate) -> relax.RequestChange:
+    def suggest(resolved: ResolvedRequest, nothing: NoCandidate) -> RequestChange:
         seen.append(nothing.too_large)
-        return relax.RequestChange("--load 1", "less")
+        return RequestChange("--load 1", "less")
 
     monkeypatch.setattr(recommend, "suggest_change", suggest)
     for too_large in (False, True):
@@ -70,7 +71,7 @@ def test_where_nothing_fits_the_nearest_change_is_told(monkeypatch: pytest.Monke
             recommend.recommend(Request(gpu="l4", concurrency=4))
         assert raised.value.nothing is nothing
         assert raised.value.resolved.gpu.id == "l4"
-        assert raised.value.change == relax.RequestChange("--load 1", "less")
+        assert raised.value.change == RequestChange("--load 1", "less")
     assert seen == [False, True]
 
 

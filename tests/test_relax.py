@@ -354,7 +354,7 @@ def test_a_looser_goal_is_tried_at_the_rate_that_is_planned_for() -> None:
     asked = resolve(model=TEXT, images=0, concurrency=4, rps=1000.0, headroom=1.25)
     closest = predict(asked, configuration(max_batch_size=4))
     for resolved, headroom in ((replace(asked, rps=1250.0), 1.25), (asked, 0.0)):
-        tried = [relaxed for _, relaxed in relax._looser_goals(resolved, closest)]
+        tried = [relaxed for _, relaxed in looser_goals.looser_goals(resolved, closest)]
         assert [each.rps for each in tried] == [headroom * each.request.rps for each in tried]
         assert max(each.request.rps for each in tried) < 1000
 
@@ -364,7 +364,7 @@ def test_times_are_offered_for_the_rate_that_is_offered() -> None:
     asked = resolve(model=TEXT, images=0, concurrency=4, rps=1000.0, ttft_ms=1.0)
     open_loop, config = replace(asked, rps=1000.0), configuration(max_batch_size=4)
     closest = predict(open_loop, config)
-    change, relaxed = next(iter(relax._looser_goals(open_loop, closest)))
+    change, relaxed = next(iter(looser_goals.looser_goals(open_loop, closest)))
     there = predict(replace(open_loop, rps=relaxed.rps), config).speed.ttft_ms.value
     assert change.options == f"--ttft {looser_goals.write_time(there)} --rps {relaxed.request.rps:g}"
     assert relaxed.request.ttft_ms < closest.speed.ttft_ms.value / 2
@@ -446,6 +446,49 @@ def test_what_is_offered_is_answered(words: str) -> None:
     kept = dict(zip(asked[::2], asked[1::2], strict=True)) | offered
     request = build_request(root.make_context("recommend", [word for pair in kept.items() for word in pair]).params)
     assert recommend(request, STORE)
+
+
+def answered(words: str) -> bool:
+    """Whether a command's request is met, without a warning that a goal is missed."""
+    try:
+        made = recommend(build_request(root.make_context("recommend", shlex.split(words)).params), STORE)
+    except NothingFits:
+        return False
+    return not any(finding.constraint.startswith("goal-") for finding in made.findings)
+
+
+@pytest.mark.parametrize(
+    ("server", "rate", "goal", "changed"),
+    [
+        # The rate is out of reach, and the time is one that a slower load has: the rate alone.
+        ("--gpu L4 --model qwen3-8b --workload chat", 40, "--latency 20s", "--rps"),
+        ("--gpu L4 --model qwen3-8b --workload chat", 30, "--ttft 500", "--rps"),
+        ("--gpu H100-80G --model llama-3.1-8b-instruct --workload chat --headroom 1.5", 100, "--tpot 10", "--rps"),
+        # The rate can be reached, and the time is the longer the more of it: the change that is smaller.
+        ("--gpu L4 --model qwen3-8b --workload chat", 1.7, "--latency 20s", "--rps"),
+        ("--gpu H100-80G --model llama-3.1-8b-instruct --workload chat", 20, "--tpot 5", "--tpot"),
+        ("--gpu H100-80G --model llama-3.1-8b-instruct --workload chat", 22, "--tpot 8", "--tpot"),
+    ],
+)
+def test_the_rate_or_the_goal_is_relaxed_and_not_both(server: str, rate: float, goal: str, changed: str) -> None:
+    """Where one is enough; it works as printed, and a quarter less of a change does not."""
+    asked = build_request(root.make_context("recommend", shlex.split(f"{server} --rps {rate} {goal}")).params)
+    with pytest.raises(NothingFits) as raised:
+        recommend(asked, STORE)
+    name, value = raised.value.change.options.split()
+    assert name == changed
+    if name == "--rps":
+        assert answered(f"{server} --rps {value} {goal}")
+        assert not answered(f"{server} --rps {float(value) + min(float(value), rate - float(value)) / 4} {goal}")
+    else:
+        assert answered(f"{server} --rps {rate} {name} {value}")
+        assert not answered(f"{server} --rps {rate} {name} {parse_time(name, value) / 1.25:.0f}")
+
+
+def test_a_rate_that_no_server_serves_in_time_relaxes_both() -> None:
+    """An L4 takes more than two seconds for a request alone."""
+    error = refused(gpu="l4", model="qwen3-8b", workload="chat", rps=40.0, latency_ms=2000.0)
+    assert error.change.options.split()[::2] == ["--latency", "--rps"]
 
 
 # --- other ways out, and goals that the range does not exclude

@@ -12,7 +12,8 @@ from recommender.choose.constraints import ConstraintFinding, is_of_engine, list
 from recommender.choose.looser_goals import offer_fewer_tiles
 from recommender.choose.rate import bound_by_arrivals, choose_for_rate, most_served
 from recommender.choose.reasons import Explanation, explain
-from recommender.choose.relax import RequestChange, suggest_change, suggest_others
+from recommender.choose.relax import suggest_change, suggest_others
+from recommender.choose.request_change import RequestChange
 from recommender.choose.select import RATE_CONSTRAINT, Candidate, Choice, NoCandidate, choose, predict
 from recommender.common.errors import UserError
 from recommender.common.exit_codes import NEGATIVE

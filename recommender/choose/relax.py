@@ -7,15 +7,16 @@ import re
 import shlex
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
 from recommender.choose.constraints import list_goal_constraints
 from recommender.choose.feasibility import fits, may_fit
-from recommender.choose.looser_goals import floor_written, loosen, offer_fewer_tiles
+from recommender.choose.looser_goals import floor_written, looser_goals
+from recommender.choose.request_change import Relaxation, RequestChange, ask
 from recommender.choose.select import Candidate, NoCandidate
 from recommender.common.units import GIB, MIB
 from recommender.estimate.memory_items import usable_bytes, weights
@@ -32,27 +33,12 @@ if TYPE_CHECKING:
 CARD_COUNTS = (2, 4, 8)
 FORMAT = re.compile(r"awq|gptq|int4|fp8|instruct")
 """Words of a model's id that checkpoints of other bits lack or add."""
-SLACKS = (1.0, 1.05, 1.2, 1.5)
-"""Looser goals to predict if goals are missed: times are multiplied by these factors, the rate is divided by them."""
 MOST_CARDS = 3
 """How many larger GPUs are tried one by one, and how many of the rest after them: each takes long."""
 AT_ONCE = (16, 64, 256, 1024)
 """Requests at once that are tried for a rate."""
 LEAST_PROMPT = 256
 """Tokens below which a shorter prompt is no longer worth an offer."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestChange:
-    """A change that makes the request fit: the options, and a description."""
-
-    options: str
-    """Options to pass."""
-    text: str
-    """What they change."""
-
-
-Relaxation: TypeAlias = tuple[RequestChange, ResolvedRequest]
 
 
 def suggest_change(resolved: ResolvedRequest, nothing: NoCandidate) -> RequestChange | None:
@@ -182,37 +168,17 @@ def _other_engine(resolved: ResolvedRequest) -> Iterator[Relaxation]:
                 yield change, replace(ask(resolved, backend=engine), engine=engine)
 
 
-def _looser_goals(resolved: ResolvedRequest, closest: Candidate | None) -> Iterator[Relaxation]:
-    """Yield the request with the goals that it misses at what is predicted, and somewhat looser.
-
-    Another rate is another simulation, and what meets it just fails to now and then.
-    """
-    if closest is None:
-        return
-    text = "the best prediction for this GPU and load" + offer_fewer_tiles(resolved, closest.config)
-    for slack in SLACKS:
-        missed = loosen(resolved, closest.config, closest.speed, slack)
-        relaxed = ask(resolved, **{field: value for field, _, value in missed})
-        rps = relaxed.request.planned_rps if resolved.rps else 0.0
-        yield RequestChange(" ".join(option for _, option, _ in missed), text), replace(relaxed, rps=rps)
-
-
 def _smaller(resolved: ResolvedRequest, closest: Candidate | None) -> Iterator[Relaxation]:
     yield from _other_engine(resolved)
     if resolved.request.kv != "auto":
         yield RequestChange("--kv auto", "choose the KV cache precision automatically"), ask(resolved, kv="auto")
-    yield from _looser_goals(resolved, closest)
+    yield from looser_goals(resolved, closest)
     clients = math.ceil(resolved.concurrency / resolved.request.headroom)
     while clients > 1:
         clients //= 2
         change = RequestChange(f"--load {clients}", f"limit concurrency to {clients}")
         yield change, replace(resolved, concurrency=math.ceil(clients * resolved.request.headroom))
     yield from newer_releases(resolved)
-
-
-def ask(resolved: ResolvedRequest, **options: Any) -> ResolvedRequest:
-    """Return the same case with other options in its request."""
-    return replace(resolved, request=replace(resolved.request, **options))
 
 
 def _more(resolved: ResolvedRequest) -> Iterator[Relaxation]:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from recommender.choose.relax import ask, distinct_gpus, move_to, newer_releases
+from recommender.choose.relax import distinct_gpus, move_to, newer_releases
+from recommender.choose.request_change import ask
 from recommender.choose.select import Choice, NoCandidate, choose
 from recommender.common.units import GIB, MIB, duration
 from recommender.estimate import speed

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from recommender.choose.constraints import ConstraintFinding
 from recommender.choose.recommend import NothingFits
-from recommender.choose.relax import RequestChange
+from recommender.choose.request_change import RequestChange
 from recommender.common.terminal import json_text
 
 FORMAT = 1
