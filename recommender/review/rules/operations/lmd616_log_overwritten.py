@@ -1,8 +1,8 @@
 """A log that is overwritten
 
 ## What it does
-Reports servers that run at the same time and write to one file with `>`, and a server in a restart loop whose `>`
-empties the log at each start.
+Reports servers that run at the same time and write to one file with `>` or `tee`, and a server in a restart loop whose
+`>` or `tee` empties the log at each start.
 
 ## Why
 Two processes that write one file overwrite each other's lines. In a restart loop the next start erases the log of the
@@ -16,7 +16,7 @@ crash, which is the one you need.
     done
 
 ## Good
-Use one file per server, and `>>` in the loop; `--fix` writes `>>`:
+Use one file per server, and `>>` or `tee -a` in the loop; `--fix` writes them:
 
     while true; do
       lmdeploy serve api_server Qwen/Qwen2.5-7B-Instruct >> server.log 2>&1
@@ -24,48 +24,97 @@ Use one file per server, and `>>` in the loop; `--fix` writes `>>`:
     done
 """
 
+import re
+from itertools import pairwise, takewhile
+from typing import NamedTuple
+
 from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, Fix, script_rule
 from recommender.review.rules import surroundings
 from recommender.review.script.model import Launch, Script, Span
 
-WRITES = pattern(r"(?<![\d>&|<])(?:1|&)?(>)\|?(?![>&(|])\s*([\w./~-]+)(?=[\s;&|)]|\Z)")
-NOWHERE = pattern(r"/dev/.*")
+NAME = r"(?:[\w./~-]|\$\w+|\$\{\w+\})+"
+WRITES = pattern(rf"(?<![\d>&|<])(?:1|&)?(>)\|?(?![>&(|])\s*(\"?{NAME}\"?)(?=[\s;&|)]|\Z)")
+TOKEN = pattern(
+    r"(?P<pipe>\|&?(?!\|))|(?P<redirect>\d?[<>]+[&|]?|&>+)|(?P<end>[;&|()])"
+    r"|(?P<word>(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\[^\n]|[^\s\"';&|<>()\\])+)",
+    re.DOTALL,
+)
+FILE = pattern(rf"\"?{NAME}\"?")
+APPENDS = pattern(r"-[ip]*a[aip]*|--a(?:p(?:p(?:e(?:nd?)?)?)?)?")
+NOWHERE = pattern(r"\"?/dev/.*")
+VARIABLE = pattern(r"\$\{?(\w+)")
+CHANGING = frozenset({"RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME", "BASHPID"})
+
+
+class Log(NamedTuple):
+    """A file that a launch empties as it starts, where it says so, and what to write there to append."""
+
+    file: str
+    whole: Span
+    sign: Span
+    append: str
 
 
 @script_rule("info", sources=("claims/restart-loop-recovers",))
 def rule(script: Script) -> Diagnostics:
-    files: dict[int, tuple[str, Span, Span]] = {}
+    logs: dict[int, Log] = {}
     for launch in script.launches:
-        log = _file(script, launch)
+        log = _log(script, launch)
         if log is None or launch.container is not None:
             continue
-        files[launch.place.start] = log
+        logs[launch.place.start] = log
         inside = launch.loop is not None and launch.loop.place.start <= launch.place.start < launch.loop.place.end
         if launch.loop is not None and launch.loop.endless and inside and not launch.background:
-            _, whole, sign = log
+            if _changes(script, log.file, launch.loop.place):
+                continue
             yield Diagnostic(
-                whole,
+                log.whole,
                 "Each restart empties the log, and the messages of the crash with it.",
-                "Write >> to append to the log.",
-                Fix(((sign, ">>"),), "write >>"),
+                f"Write {log.append} to append to the log.",
+                Fix(((log.sign, log.append),), f"write {log.append}"),
             )
     for earlier, later in surroundings.concurrent_pairs(script, "api_server", "proxy"):
-        first, second = files.get(earlier.place.start), files.get(later.place.start)
-        if first and second and first[0] == second[0]:
+        first, second = logs.get(earlier.place.start), logs.get(later.place.start)
+        if first and second and first.file == second.file and "$" not in first.file:
             yield Diagnostic(
-                second[1],
-                f"The server on line {earlier.place.line} also writes {second[0]}.",
+                second.whole,
+                f"The server on line {earlier.place.line} also writes {second.file}.",
                 "They overwrite each other's lines; give each its own log.",
             )
 
 
-def _file(script: Script, launch: Launch) -> tuple[str, Span, Span] | None:
-    """Return the log file, the redirection and its sign; None if the name contains an expansion."""
+def _changes(script: Script, file: str, loop: Span) -> bool:
+    """Return whether a variable in a file's name may have another value in each turn of a loop."""
+    names = VARIABLE.findall(file)
+    body = surroundings.code(script, loop.start, loop.end)
+    return any(name in CHANGING or re.search(rf"(?<![\w$])(?<!\$\{{){name}(?!\w)", body) for name in names)
+
+
+def _log(script: Script, launch: Launch) -> Log | None:
+    """Return the log that a launch empties; None if its name depends on a command."""
     start = launch.place.start
     text = surroundings.code(script, start, launch.place.end + len(surroundings.rest_of_line(script, launch)))
     match = WRITES.search(text)
-    if match is None or NOWHERE.fullmatch(match[2]):
-        return None
-    whole = script.place(start + match.start(), start + match.end())
-    return match[2], whole, script.place(start + match.start(1), start + match.end(1))
+    if match and not NOWHERE.fullmatch(match[2]):
+        whole = script.place(start + match.start(), start + match.end())
+        return Log(match[2].strip('"'), whole, script.place(start + match.start(1), start + match.end(1)), ">>")
+    return _tee(script, text, start)
+
+
+def _tee(script: Script, text: str, start: int) -> Log | None:
+    """Return the log that ``tee`` writes behind a pipe, without -a."""
+    tokens = [*takewhile(lambda token: token["end"] is None, TOKEN.finditer(text))]
+    for before, token in pairwise(tokens):
+        if before["pipe"] and (token["word"] or "").rpartition("/")[2] == "tee":
+            words = [*takewhile(lambda word: word["word"], tokens[tokens.index(token) + 1 :])]
+            if any(APPENDS.fullmatch(word[0]) for word in words):
+                return None
+            files = [word for word in words if FILE.fullmatch(word[0]) and not word[0].startswith("-")]
+            files = [word for word in files if not NOWHERE.fullmatch(word[0])]
+            if not files:
+                return None
+            whole = script.place(start + token.start(), start + files[0].end())
+            sign = script.place(start + token.start(), start + token.end())
+            return Log(files[0][0].strip('"'), whole, sign, f"{token[0]} -a")
+    return None
