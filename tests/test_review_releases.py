@@ -193,6 +193,31 @@ def test_a_command_that_installs_what_it_runs_has_its_own_release() -> None:
     assert "Assuming" not in said(found)
 
 
+UNPINNED = [
+    "uvx --from lmdeploy==0.12.3 {0} &",
+    "uv run --with 'lmdeploy<0.13' {0} &",
+    "pipx run --spec lmdeploy==0.12.3 {0} &",
+    "V=0.12.3\nuvx --from lmdeploy==$V {0} &",
+]
+
+
+@pytest.mark.parametrize("other", UNPINNED, ids=range(len(UNPINNED)))
+@pytest.mark.parametrize("runs", ["", "uvx --from lmdeploy ", "pipx run "])
+def test_a_command_without_a_release_has_not_that_of_another(other: str, runs: str) -> None:
+    """What uvx, uv run and pipx run install serves their command only: the newest is assumed, with its line."""
+    found = review("x.sh", f"{other.format(COMMAND)}\n{runs}{COMMAND} --server-port 8001\n")
+    assert [finding.place.line for finding in found.findings if finding.rule.id == "LMD102"] == [1 + other.count("\n")]
+    assert f"Assuming LMDeploy {NEWEST} for line {2 + other.count(chr(10))} (" in said(found)
+
+
+def test_uvx_runs_the_newest_whatever_pip_installs() -> None:
+    """Unless the tool itself is installed."""
+    for installs, old in (("pip install", False), ("uv pip install", False), ("uv tool install", True)):
+        found = review("x.sh", f"{installs} lmdeploy==0.12.3\nuvx {COMMAND}\n")
+        assert errors(found) == (["LMD102"] if old else []), installs
+    assert errors(review("x.sh", f"uv pip install lmdeploy==0.12.3\nuv run {COMMAND}\n")) == ["LMD102"]
+
+
 BESIDE = [
     ("requirements.txt", "lmdeploy>=0.9,<0.13  # not newer\n"),
     ("requirements.txt", "torch<2.8\nlmdeploy[all] >=0.9 , <0.13 ; python_version > '3.8'\n"),

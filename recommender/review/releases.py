@@ -44,6 +44,11 @@ BUILDS = frozenset({"apptainer", "singularity"})
 """Programs whose build command fetches an image; other programs' only names one."""
 RUNS = pattern(r"\b(?:uvx?|pipx)\b[^;&|#]*$")
 """Text before a release, in its line, that shows that it is installed to run."""
+EPHEMERAL = pattern(r"\b(?:uvx|uv\b[^;&|#]*?\brun|pipx\b[^;&|#]*?\brun)\b[^;&|#]*$")
+"""The same, of a command whose installation serves no other command."""
+OWN = pattern(r"\b(?:uvx|uv\b[^;&|#]*?\btool\s+run|pipx\b[^;&|#]*?\brun)\b[^;&|#]*$")
+"""The same, of a command that sees no installation but its own and those of tools."""
+TOOL = pattern(r"\b(?:uv\b[^;&|#]*?\btool|pipx)\s+install\b[^;&|#]*$")
 BUILT = pattern(r"[ \t]*RUN[ \t]")
 """An instruction of a Dockerfile within a compose file."""
 CODE = ("python", "steps", "docker", "program")
@@ -71,6 +76,13 @@ class Pinned(NamedTuple):
     place: Span | None = None
     file: str = ""
     requirement: str = ""
+    used: int = -1
+    """Where the command names it, if elsewhere than the script: a variable."""
+
+    @property
+    def at(self) -> int:
+        """Return where the command that installs it names it."""
+        return self.used if self.used >= 0 or self.place is None else self.place.start
 
 
 def covered(store: Store, release: str) -> str:
@@ -90,8 +102,15 @@ def is_older(pinned: Pinned, first: str) -> bool:
 def release_of(script: Script, launch: Launch | None) -> Pinned | None:
     """Return the release that the script, or else a file beside it, names; None if none or several."""
     image = _image_of(launch)
-    near = () if image is not None and is_published(image) else _beside(script.path)
-    for source in (_image(script, launch), _of_matrix(launch), _of_command(script, launch), _installed(script), near):
+    runs = OWN.search(_line_before(script, launch.place.start)) if launch else None
+    near = () if runs or (image is not None and is_published(image)) else _beside(script.path)
+    for source in (
+        _image(script, launch),
+        _of_matrix(launch),
+        _of_command(script, launch),
+        _kept(script, launch),
+        near,
+    ):
         pinned = {found.release: found for found in source}
         if pinned:
             only = next(iter(pinned.values()))
@@ -127,7 +146,16 @@ def _of_command(script: Script, launch: Launch | None) -> Iterator[Pinned]:
     runs = RUNS.search(line)
     if runs is not None:
         places = range(start - len(line) + runs.start(), start)
-        yield from (pin for pin in _installed(script) if pin.place is not None and pin.place.start in places)
+        yield from (pin for pin in _installed(script) if pin.at in places)
+
+
+def _kept(script: Script, launch: Launch | None) -> Iterator[Pinned]:
+    """Yield what is installed for a launch by other commands: not what these install to run, nor for uvx all else."""
+    own = launch is not None and OWN.search(_line_before(script, launch.place.start))
+    for pin in _installed(script):
+        line = _line_before(script, pin.at) if pin.place is not None else ""
+        if launch is None or (TOOL.search(line) if own else not EPHEMERAL.search(line)):
+            yield pin
 
 
 def _line_before(script: Script, at: int) -> str:
@@ -141,11 +169,13 @@ def _installed(script: Script) -> tuple[Pinned, ...]:
     return tuple(_installations(script))
 
 
-def _of_variables(script: Script) -> Iterator[re.Match[str]]:
-    """Yield where the file sets the variables whose release it installs, each to one release."""
-    for name in dict.fromkeys(match[1] for match in INSTALLED_AS.finditer(script.text)):
-        found = list(re.finditer(rf"\b{name}[\"']?[ \t]*[:=?]+-?[ \t]*[\"']?v?{VERSION}(?![\d.*])", script.text))
-        yield from found if len({match[1] for match in found}) == 1 else ()
+def _of_variables(script: Script) -> Iterator[Pinned]:
+    """Yield each release that a variable has where it is installed, with the place that sets it to this one only."""
+    for use in INSTALLED_AS.finditer(script.text):
+        sets = rf"\b{use[1]}[\"']?[ \t]*[:=?]+-?[ \t]*[\"']?v?{VERSION}(?![\d.*])"
+        found = list(re.finditer(sets, script.text))
+        if len({match[1] for match in found}) == 1:
+            yield from (Pinned(match[1], script.place(*match.span(1)), used=use.start()) for match in found)
 
 
 def _installations(script: Script) -> Iterator[Pinned]:
@@ -153,7 +183,7 @@ def _installations(script: Script) -> Iterator[Pinned]:
     text = script.text.replace("\\\n", "  ")
     matches = [match for match in _matches(script) if _is_installed(script, match)]
     exact = [Pinned(match[match.lastindex or 1], script.place(*match.span())) for match in matches]
-    exact += [Pinned(match[1], script.place(*match.span(1))) for match in _of_variables(script)]
+    exact += _of_variables(script)
     got = (word for call in script.calls if _gets(call) for word in call.words if "$" in word.raw and word.value)
     exact += [Pinned(release, word.place) for word in got if (release := release_in(word.value or ""))]
     yield from exact

@@ -172,6 +172,15 @@ def _named(case: Case) -> Iterator[tuple[str, str]]:
             yield case.resolved.release.id, f"as {where} says"
 
 
+def _unknown_lines(reviews: Sequence[Review]) -> str:
+    """Return the lines of a file whose release is assumed, where it names the release of others."""
+    cases = reviews[0].cases if len(reviews) == 1 else ()
+    lines = sorted({case.launch.place.line for case in cases if not case.release_known})
+    if not any(case.release_known for case in cases):
+        return ""
+    return f" for {'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines))}"
+
+
 def summary(reviews: Sequence[Review]) -> Iterator[str]:
     """Yield the counts, assumptions and skipped rules."""
     total = counts(reviews)
@@ -188,7 +197,8 @@ def summary(reviews: Sequence[Review]) -> Iterator[str]:
     yield from wrap(f"{count(total.files, 'file')}, {starts}: {findings}{repairs}.")
     newest = {case.resolved.release.id for review in reviews for case in review.cases if not case.release_known}
     for release in sorted(newest):
-        yield f"Assuming LMDeploy {release} (pass --lmdeploy to change, and for repairs that depend on it)."
+        where = _unknown_lines(reviews)
+        yield f"Assuming LMDeploy {release}{where} (pass --lmdeploy to change, and for repairs that depend on it)."
     for release, named in sorted({named for review in reviews for case in review.cases for named in _named(case)}):
         yield f"LMDeploy {release}, {named} (pass --lmdeploy to change)."
     skipped = silent(reviews)
