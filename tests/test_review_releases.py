@@ -198,6 +198,7 @@ UNPINNED = [
     "uv run --with 'lmdeploy<0.13' {0} &",
     "pipx run --spec lmdeploy==0.12.3 {0} &",
     "V=0.12.3\nuvx --from lmdeploy==$V {0} &",
+    "uvx lmdeploy@0.12.3 serve api_server /models/chat --trust-remote-code &",
 ]
 
 
