@@ -4,6 +4,8 @@ import contextlib
 import io
 import json
 import os
+import re
+import shutil
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -12,9 +14,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from recommender.commands.knowledge import command
 from recommender.common.errors import MaintenanceError
 from recommender.knowledge.load import data_root, load
 from recommender.knowledge.records import Flag
@@ -502,6 +506,25 @@ def test_a_new_release_starts_from_its_wheel(made: ReleaseFacts, facts: WheelFac
     ((name, flag),) = scaffold.flags((templates / "flag.yaml").read_text("utf-8"), facts, known)
     assert name == "session-len"
     assert yaml.safe_load(flag)["option"] == "--session-len"
+
+
+def test_an_option_that_was_drafted_is_not_missing(tmp_path: Path) -> None:
+    """Neither as its draft is written nor while a TODO is left in it; --check drafts nothing, nor are older options."""
+    shutil.copytree(KNOWLEDGE, tmp_path / "knowledge", ignore=shutil.ignore_patterns("h?00-*", "session-len.yaml"))
+    make_wheel(tmp_path)
+    asked = ["extract", "9.9.9", "--wheels", str(tmp_path), "--knowledge", str(tmp_path / "knowledge")]
+    before, first, again = (CliRunner().invoke(command, words) for words in ([*asked, "--check"], asked, asked))
+    draft = tmp_path / "knowledge" / "flags" / "ratio.yaml"
+    for run, missing in (
+        (before, {"--ratio", "--session-len"}),
+        (first, {"--session-len"}),
+        (again, {"--session-len"}),
+    ):
+        said = set(re.findall(r"missing: expected a record of (\S+), found none; add one", run.output))
+        assert said & {"--ratio", "--session-len"} == missing
+        assert run.exit_code == 1
+    assert f"{draft}: a draft; replace every TODO" in first.output
+    assert "knowledge/flags/ratio.yaml: " in again.output
 
 
 def test_the_other_commands_have_a_file_of_their_own(tmp_path: Path) -> None:

@@ -161,13 +161,16 @@ def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: 
             click.echo(f"knowledge/{name}: written, {len(releases)} releases")
     knowledge = read(root)
     facts = WheelFacts(tuple(sorted(releases.values(), key=lambda release: Version(release.version))))
+    flags = {flag.id: flag for _, flag in knowledge.records_of(Flag)}
+    unfinished = set(knowledge.names["flags"] - flags.keys())
     if not only_check:
-        known = {flag.option for _, flag in knowledge.records_of(Flag)}
+        known = {flag.option for flag in flags.values()}
         for place, draft in scaffold.drafts(root, facts, versions, known, wheel_of):
             write_whole(place, draft)
-            click.echo(f"{place}: a draft; replace every TODO, then run recommend knowledge check")
+            unfinished.add(place.stem)
+            lines.append(f"{place}: a draft; replace every TODO, then run recommend knowledge check")
     lines += [str(problem) for problem in knowledge.unread if problem.file.startswith("knowledge/flags/")]
-    return lines + differences(facts, {flag.id: flag for _, flag in knowledge.records_of(Flag)})
+    return lines + differences(facts, flags, unfinished)
 
 
 @command.command()

@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from packaging.version import Version
@@ -125,17 +125,18 @@ def _shown(ranges: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{since}..{until or 'now'}" for since, until in ranges)
 
 
-def differences(facts: WheelFacts, flags: Mapping[str, Flag]) -> list[str]:
+def differences(facts: WheelFacts, flags: Mapping[str, Flag], unfinished: Collection[str] = ()) -> list[str]:
     """Return where flag records and extracted facts disagree, one line each.
 
     A line names the file, the field, what the facts say, what the record says, and the repair.
-    Options without a record and records without an option are listed too.
+    Options without a record and records without an option are listed too. ``unfinished``: ids of drafts and of
+    records that could not be read, which are not missing.
     """
     known = {flag.option for flag in flags.values()}
     lines = [
         f"knowledge/flags/{option.lstrip('-')}.yaml: missing: expected a record of {option}, found none; add one"
         for option in facts.names()
-        if option not in known
+        if option not in known and option.lstrip("-") not in unfinished
     ]
     for flag in flags.values():
         if eras(facts, flag.option):
