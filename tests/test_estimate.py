@@ -10,6 +10,7 @@ from artefacts import recommend_here
 from click.testing import CliRunner
 
 from recommender.choose import recommend
+from recommender.cli import root
 from recommender.commands import estimate
 from recommender.common.errors import RequestError, UnknownName
 from recommender.knowledge import records
@@ -63,6 +64,28 @@ def test_an_option_of_another_release_is_unknown() -> None:
     assert estimate.settings(resolved(), ["--disable-fastapi-docs"])
     with pytest.raises(UnknownName, match=r"LMDeploy 0\.7\.0"):
         estimate.settings(resolved(lmdeploy="0.7.0"), ["--async", "1"])
+
+
+@pytest.mark.parametrize(
+    ("release", "words", "refused"),
+    [
+        ("0.16.0", "--nnodes 0", "--nnodes"),
+        ("0.16.0", "--nnodes 0 --backend pytorch", ""),
+        ("0.16.0", "--node-rank -1", "--node-rank"),
+        ("0.10.0", "--nnodes 0", ""),
+        ("0.16.0", "--backend pytorch --dllm-block-length 0", ""),
+        ("0.16.0", "--backend pytorch --dllm-denoising-steps 0 --dllm-unmasking-strategy sequential", ""),
+        ("0.16.0", "--backend pytorch --dllm-block-length four", "--dllm-block-length"),
+        ("0.11.1", "--num-tokens-per-iter 4096 --max-prefill-iters 0", "--max-prefill-iters"),
+        ("0.11.1", "--max-prefill-iters 0", ""),
+        ("0.8.0", "--backend pytorch --dp-rank -1", ""),
+    ],
+)
+def test_a_number_is_refused_where_something_uses_it(release: str, words: str, refused: str) -> None:
+    """Qwen2.5 is no diffusion model, and one server has no ranks; what the parser cannot read is refused anyway."""
+    asked = ["--gpu", "A100-80G", "--model", "qwen2.5-7b-instruct", "--lmdeploy", release, "--", *words.split()]
+    done = CliRunner().invoke(root, ["estimate", *asked])
+    assert f"{refused}: expected a whole number" in str(done.exception) if refused else done.exit_code == 0
 
 
 def test_what_is_not_given_is_the_default() -> None:

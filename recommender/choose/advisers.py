@@ -70,7 +70,8 @@ def follow(resolved: ResolvedRequest, name: str, added: Mapping[str, str], left_
         extra[option] = value or ("true" if switch else "")
         if not extra[option]:
             raise RequestError(f"--with {option}: value missing; write --with {option}=VALUE")
-        _check(resolved, option, extra[option])
+    for option in extra:
+        _check(resolved, option, extra)
     settings = {option: setting for option, setting in settings.items() if option not in without}
     settings |= _asked_engine(resolved.request.backend, extra)
     settings |= {option: AdvisedValue(value, "Added with --with.") for option, value in extra.items()}
@@ -86,14 +87,19 @@ def _asked_engine(backend: str, extra: Mapping[str, str]) -> dict[str, AdvisedVa
     return {"backend": AdvisedValue(backend, "You asked for this engine.")}
 
 
-def _check(resolved: ResolvedRequest, option: str, text: str) -> None:
-    """Raise RequestError if LMDeploy or TurboMind refuses a value that the user gave."""
-    store, flag = resolved.store, resolved.store.flags.get(option)
+def _check(resolved: ResolvedRequest, option: str, given: Mapping[str, str]) -> None:
+    """Raise RequestError if LMDeploy or TurboMind refuses the value of an option that the user gave."""
+    store, flag, text = resolved.store, resolved.store.flags.get(option), given[option]
     if flag is None:
         parameter = store.environment.get(option) or store.client[option]
         option_values.check(parameter.name, parameter, text)
         return
-    option_values.check(flag.option, resolved.options[option], text)
+    era = resolved.options[option]
+    is_read = given.get("backend", resolved.engine) in era.read_by
+    refusal = option_values.refuse(era, text)
+    is_used = option_values.is_used(option, given, resolved.model.architecture, is_read)
+    if refusal and (is_used or refusal.by == "parser"):
+        raise RequestError(f"{flag.option}: expected {refusal.expectation}, got {shorten(text)}")
     if not option_values.runs_on_turbomind(flag, text):
         known = ", ".join(encoding.text for encoding in flag.encodings)
         if resolved.engine == "pytorch":

@@ -153,22 +153,23 @@ def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: 
         elif only_check:
             lines.append(f"knowledge/{FACTS}: {version}: not extracted yet; extract it without --check")
         releases[version] = from_wheel
-    text = dump_extracted(releases.values())
     others = {version: releases[version].commands for version in versions}
-    for name, new in ((FACTS, text), (subcommands.FILE, subcommands.dump(others, root / subcommands.FILE))):
+    texts = {
+        FACTS: dump_extracted(releases.values()),
+        subcommands.FILE: subcommands.dump(others, root / subcommands.FILE),
+    }
+    for name, new in texts.items():
         if not only_check and new != _text(root / name):
             write_whole(root / name, new)
             click.echo(f"knowledge/{name}: written, {len(releases)} releases")
     knowledge = read(root)
     facts = WheelFacts(tuple(sorted(releases.values(), key=lambda release: Version(release.version))))
     flags = {flag.id: flag for _, flag in knowledge.records_of(Flag)}
-    unfinished = set(knowledge.names["flags"] - flags.keys())
-    if not only_check:
-        known = {flag.option for flag in flags.values()}
-        for place, draft in scaffold.drafts(root, facts, versions, known, wheel_of):
-            write_whole(place, draft)
-            unfinished.add(place.stem)
-            lines.append(f"{place}: a draft; replace every TODO, then run recommend knowledge check")
+    known, unfinished = {flag.option for flag in flags.values()}, set(knowledge.names["flags"] - flags.keys())
+    for place, draft in () if only_check else scaffold.drafts(root, facts, versions, known, wheel_of):
+        write_whole(place, draft)
+        unfinished.add(place.stem)
+        lines.append(f"{place}: a draft; replace every TODO, then run recommend knowledge check")
     lines += [str(problem) for problem in knowledge.unread if problem.file.startswith("knowledge/flags/")]
     return lines + differences(facts, flags, unfinished)
 

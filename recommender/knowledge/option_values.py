@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,6 +37,9 @@ TYPES: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "json": (_json, "a JSON object"),
 }
 """By type: what reads a text of it (raises ValueError), and its name within a sentence."""
+
+DIVIDES = ("low_confidence_static", "sequential")
+"""Strategies of diffusion that divide a block by its steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,29 @@ def refuse(accepted: records.Accepted, text: str, python: bool = False) -> Refus
 def runs_on_turbomind(flag: records.Flag, text: str) -> bool:
     """Return whether TurboMind runs a value that the parser accepts: each that has an encoding."""
     return not flag.encodings or any(encoding.text == plain(text) for encoding in flag.encodings)
+
+
+def is_used(option: str, given: Mapping[str, str | None], architecture: str, is_read: bool) -> bool:
+    """Return whether a launch uses a number, as ``given`` has it: none refuses what it does not use.
+
+    Some need another option, a diffusion model or several replicas. ``is_read``: the engine itself reads the option.
+    A value in ``given`` is None if it is not known.
+    """
+    diffuses, replicas = architecture.startswith("SDAR"), int(_whole(given.get("dp")))
+    if option == "speculative-num-draft-tokens":
+        return "speculative-algorithm" in given
+    if option == "max-prefill-iters":  # else --max-prefill-token-num replaces it
+        return _whole(given.get("num-tokens-per-iter")) != "0"
+    if option == "dllm-denoising-steps":  # a divisor; below 0 it counts as the most steps
+        return diffuses and given.get("dllm-unmasking-strategy") in DIVIDES and _whole(given.get(option)) == "0"
+    if option in ("nnodes", "node-rank"):
+        return replicas > 1 or is_read
+    return replicas > 1 if option == "dp-rank" else diffuses or option != "dllm-block-length"
+
+
+def _whole(text: str | None) -> str:
+    """Return a whole number as Python writes it, 0 if there is none."""
+    return str(int(text)) if text and re.fullmatch(r"[-+]?\d{1,9}", text) else "0"
 
 
 def check(name: str, accepted: records.Accepted, text: str) -> None:

@@ -107,12 +107,12 @@ def _refusal(case: Case, setting: LaunchSetting) -> option_values.Refusal | None
 
 
 def _is_used(case: Case, option: str) -> bool:
-    """Return whether this launch may use an option: some need an algorithm, a diffusion model or a vision model."""
-    if option == "speculative-num-draft-tokens":
-        return "speculative-algorithm" in case.settings
-    if option == "dllm-block-length":
-        return checks.architecture(case).startswith("SDAR")
-    return option != "vision-max-batch-size" or case.known.get("model.vision") is not False
+    """Return whether this launch may use an option; images only if its model reads them."""
+    given = {name: setting.text for name, setting in case.settings.items()}
+    era = case.resolved.options.get(option)
+    is_read = era is not None and checks.engine(case) in era.read_by
+    used = option_values.is_used(option, given, checks.architecture(case), is_read)
+    return used and (option != "vision-max-batch-size" or case.known.get("model.vision") is not False)
 
 
 def _is_checked(case: Case, option: str, era: records.Era) -> bool:
