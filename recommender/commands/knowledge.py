@@ -6,9 +6,10 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +22,9 @@ from recommender.common.errors import MaintenanceError
 from recommender.common.exit_codes import CLEAN, NEGATIVE
 from recommender.common.text import did_you_mean, shorten
 from recommender.options import PATH
+
+if TYPE_CHECKING:
+    from recommender.maintenance.wheel_facts import WheelFacts
 
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
 KINDS = {kind: f"{kind}s" for kind in ("flag", "gpu", "model", "claim", "constraint", "thread", "release")}
@@ -133,11 +137,10 @@ def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: 
     """Read the wheels, write their facts unless ``only_check``, and return the differences from the records."""
     from packaging.version import Version
 
-    from recommender.knowledge.records import Flag
-    from recommender.maintenance import scaffold, subcommands
+    from recommender.maintenance import subcommands
     from recommender.maintenance.extract import extract_wheel
-    from recommender.maintenance.flag_diff import differences, release_differences
-    from recommender.maintenance.knowledge_folder import FACTS, read
+    from recommender.maintenance.flag_diff import release_differences
+    from recommender.maintenance.knowledge_folder import FACTS
     from recommender.maintenance.wheel_facts import WheelFacts, dump_extracted, load_extracted
 
     path = root / FACTS
@@ -154,24 +157,31 @@ def _extract(versions: tuple[str, ...], only_check: bool, root: Path, wheel_of: 
             lines.append(f"knowledge/{FACTS}: {version}: not extracted yet; extract it without --check")
         releases[version] = from_wheel
     others = {version: releases[version].commands for version in versions}
-    texts = {
-        FACTS: dump_extracted(releases.values()),
-        subcommands.FILE: subcommands.dump(others, root / subcommands.FILE),
-    }
-    for name, new in texts.items():
+    commands = subcommands.dump(others, root / subcommands.FILE)
+    for name, new in ((FACTS, dump_extracted(releases.values())), (subcommands.FILE, commands)):
         if not only_check and new != _text(root / name):
             write_whole(root / name, new)
             click.echo(f"knowledge/{name}: written, {len(releases)} releases")
-    knowledge = read(root)
     facts = WheelFacts(tuple(sorted(releases.values(), key=lambda release: Version(release.version))))
+    return [*lines, *_compare(root, facts, () if only_check else versions, wheel_of)]
+
+
+def _compare(root: Path, facts: WheelFacts, drafted: tuple[str, ...], wheel_of: Callable[[str], Path]) -> Iterator[str]:
+    """Write drafts of what the ``drafted`` releases need, and yield what is to do in the records of options."""
+    from recommender.knowledge.records import Flag
+    from recommender.maintenance import scaffold
+    from recommender.maintenance.flag_diff import differences
+    from recommender.maintenance.knowledge_folder import read
+
+    knowledge = read(root)
     flags = {flag.id: flag for _, flag in knowledge.records_of(Flag)}
-    known, unfinished = {flag.option for flag in flags.values()}, set(knowledge.names["flags"] - flags.keys())
-    for place, draft in () if only_check else scaffold.drafts(root, facts, versions, known, wheel_of):
+    unfinished = set(knowledge.names["flags"] - flags.keys())
+    for place, draft in scaffold.drafts(root, facts, drafted, {flag.option for flag in flags.values()}, wheel_of):
         write_whole(place, draft)
         unfinished.add(place.stem)
-        lines.append(f"{place}: a draft; replace every TODO, then run recommend knowledge check")
-    lines += [str(problem) for problem in knowledge.unread if problem.file.startswith("knowledge/flags/")]
-    return lines + differences(facts, flags, unfinished)
+        yield f"{place}: a draft; replace every TODO, then run recommend knowledge check"
+    yield from (str(problem) for problem in knowledge.unread if problem.file.startswith("knowledge/flags/"))
+    yield from differences(facts, flags, unfinished)
 
 
 @command.command()
