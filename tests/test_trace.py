@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from recommender.common.errors import RequestError
 from recommender.common.timestamps import number, seconds
 from recommender.request import trace, trace_rows
+from recommender.request.request import Request
 from recommender.request.trace import Trace, quantiles, read_trace
-from recommender.request.trace_load import choose_window
+from recommender.request.trace_load import choose_window, learn_load
 from recommender.request.trace_prefix import Prefixes
 
 # The two requests of the trace's README.
@@ -678,3 +679,28 @@ def test_what_a_trace_says_is_replayed(tmp_path: Path) -> None:
     missing = " ".join(recommend_here(*words, "--ttft", f"p99:{p99 - 1:g}ms").stderr.decode().split())
     assert "misses --ttft" in missing
     assert "replayed:" not in recommend_here(*words, "--rps", "3").stderr.decode()
+
+
+def test_a_rate_beside_a_trace_keeps_its_burstiness(tmp_path: Path) -> None:
+    """A nearest change is a rate to add to the command: it must be predicted as it was when it was offered."""
+    path = tmp_path / "trace.jsonl"
+    times = [1.7e9 + place * 0.5 + place % 3 * 0.2 for place in range(400)]
+    rows = [{"timestamp": time, "prompt_tokens": 900, "completion_tokens": 90} for time in times]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    learned, _ = learn_load(Request(gpu="l4", model="qwen3-8b"), path)
+    slower, _ = learn_load(Request(gpu="l4", model="qwen3-8b", rps=0.5), path)
+    assert 0 < learned.burstiness < 1
+    assert (slower.rps, slower.burstiness) == (0.5, learned.burstiness)
+    typed, _ = learn_load(Request(gpu="l4", model="qwen3-8b", rps=0.5, burstiness=3.0), path)
+    assert (typed.rps, typed.burstiness) == (0.5, 3.0)
+
+
+@pytest.mark.parametrize("time", ["2026-02-31T10:00:{:02}Z", "31/01/2026 10:00:{:02}"])
+def test_times_that_are_none_are_named(tmp_path: Path, time: str) -> None:
+    """Where all of a file's are: without arrivals, the reader learns why."""
+    path = tmp_path / "trace.jsonl"
+    rows = [{"timestamp": time.format(s), "prompt_tokens": 900, "completion_tokens": 90} for s in range(30)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    found = read_trace(path)
+    assert not found.arrivals_s
+    assert f"arrivals left out: {time.format(0)!r} is no time; write seconds or ISO 8601" in " ".join(found.summary)

@@ -200,6 +200,8 @@ def _arrivals(
             rows.notes.append(f"arrivals left out: {rows.no_arrivals}")
         elif timed:
             rows.notes.append(f"arrivals left out: {len(requests) - len(timed):,} requests have no time")
+        elif unread := next((request.time_form for request in requests if request.time_form), ""):
+            rows.notes.append(f"arrivals left out: {unread} is no time; write seconds or ISO 8601")
         return requests, ()
     reasons = ((BAD_TIME, len(requests) - len(known)), (OTHER_TIME, len(known) - len(timed)))
     skipped.update({reason: number for reason, number in reasons if number})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from recommender.common.text import normal
+from recommender.common.text import normal, shorten
 from recommender.common.timestamps import number, seconds
 from recommender.request.trace_prefix import Beginning, Prefixes
 from recommender.request.trace_rows import Row, inner
@@ -162,7 +162,9 @@ class Reader:
         output = _tokens(self._output.of(row), "output tokens")
         if isinstance(output, str):
             return output
-        time, form = seconds(self._time.of(row), self.format.unit or self._time.unit()) or (None, "")
+        written = self._time.of(row)
+        unread = "" if written in (None, "") else shorten(str(written))
+        time, form = seconds(written, self.format.unit or self._time.unit()) or (None, unread)
         cached = number(self._cached.of(row))
         known = int(cached) if cached is not None and 0 <= cached <= tokens else None
         images, beginning = self._content(row, tokens)

@@ -97,8 +97,8 @@ def _lengths(request: Request, trace: Trace) -> dict[str, Any]:
 
 
 def _arrivals(request: Request, trace: Trace) -> dict[str, Any]:
-    """Return rate and burstiness, or the requests in flight where the file has no arrivals."""
-    if request.load or request.concurrency or request.rps:
+    """Return rate and burstiness, only the latter beside a given rate; without arrivals the requests in flight."""
+    if request.load or request.concurrency:
         return {}
     span = trace.arrivals_s[-1] if trace.arrivals_s else 0.0
     if span > 0 and (rate := float(f"{(len(trace.arrivals_s) - 1) / span:.4g}")) >= LEAST:
@@ -106,8 +106,10 @@ def _arrivals(request: Request, trace: Trace) -> dict[str, Any]:
         # A coarse clock with equally many requests at every tick hides the gaps.
         unknown = learned is None or (not learned and len({*trace.arrivals_s}) < len(trace.arrivals_s))
         bursts = request.burstiness or (1.0 if unknown else round(learned or 0.0, 3))
-        return {"rps": rate, "burstiness": min(max(bursts, 0.01), 100.0)}
-    return {"concurrency": min(trace.most_in_flight, MAX_CONCURRENCY)} if trace.most_in_flight else {}
+        shape = {"burstiness": min(max(bursts, 0.01), 100.0)}
+        return {"rps": rate} | shape if not request.rps else {} if unknown else shape
+    in_flight = 0 if request.rps else trace.most_in_flight
+    return {"concurrency": min(in_flight, MAX_CONCURRENCY)} if in_flight else {}
 
 
 def _mix(request: Request, trace: Trace) -> dict[str, Any]:
