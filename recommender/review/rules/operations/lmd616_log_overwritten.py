@@ -2,7 +2,7 @@
 
 ## What it does
 Reports servers that run at the same time and write to one file with `>` or `tee`, and a server in a restart loop whose
-`>` or `tee` empties the log at each start.
+`>` or `tee` empties the log at each start. So does a command in the loop, such as `: > server.log`.
 
 ## Why
 Two processes that write one file overwrite each other's lines. In a restart loop the next start erases the log of the
@@ -43,6 +43,15 @@ TOKEN = pattern(
 FILE = pattern(rf"\"?{NAME}\"?")
 APPENDS = pattern(r"-[ip]*a[aip]*|--a(?:p(?:p(?:e(?:nd?)?)?)?)?")
 NOWHERE = pattern(r"\"?/dev/.*")
+APPENDED = pattern(rf"(?:>>\s*|\btee\s+(?:-\w*a\w*|--append)\s+)\"?({NAME})\"?")
+EMPTIED = pattern(
+    r"(?:^|;|\bdo\b)[ \t]*((?:(?::|true|cat[ \t]+/dev/null)[ \t]*)?>[ \t]*"
+    rf"|truncate[ \t]+(?:-s[ \t]*|--size[= ])0[ \t]+|rm[ \t]+(?:-\w+[ \t]+)*)\"?({NAME})\"?(?=[ \t]*(?:[;\n]|\Z))",
+    re.MULTILINE,
+)
+"""A command that empties a file or removes it."""
+KEPT = pattern(r"\b(?:if|case|mv|cp|gzip|savelog|logrotate)\b|&&|\|\||\[")
+"""Text that shows that the log is kept elsewhere, or emptied under a condition."""
 VARIABLE = pattern(r"\$\{?(\w+)")
 CHANGING = frozenset({"RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME", "BASHPID"})
 
@@ -60,20 +69,12 @@ class Log(NamedTuple):
 def rule(script: Script) -> Diagnostics:
     logs: dict[int, Log] = {}
     for launch in script.launches:
-        log = _log(script, launch)
-        if log is None or launch.container is not None:
-            continue
-        logs[launch.place.start] = log
+        log = _log(script, launch) if launch.container is None else None
+        if log is not None:
+            logs[launch.place.start] = log
         inside = launch.loop is not None and launch.loop.place.start <= launch.place.start < launch.loop.place.end
-        if launch.loop is not None and launch.loop.endless and inside and not launch.background:
-            if _changes(script, log.file, launch.loop.place):
-                continue
-            yield Diagnostic(
-                log.whole,
-                "Each restart empties the log, and the messages of the crash with it.",
-                f"Write {log.append} to append to the log.",
-                Fix(((log.sign, log.append),), f"write {log.append}"),
-            )
+        if launch.container is None and launch.loop is not None and launch.loop.endless and inside:
+            yield from () if launch.background else _in_loop(script, launch, launch.loop.place, log)
     for earlier, later in surroundings.concurrent_pairs(script, "api_server", "proxy"):
         first, second = logs.get(earlier.place.start), logs.get(later.place.start)
         if first and second and first.file == second.file and "$" not in first.file:
@@ -82,6 +83,23 @@ def rule(script: Script) -> Diagnostics:
                 f"The server on line {earlier.place.line} also writes {second.file}.",
                 "They overwrite each other's lines; give each its own log.",
             )
+
+
+def _in_loop(script: Script, launch: Launch, loop: Span, log: Log | None) -> Diagnostics:
+    """Report what empties the log of a launch at each turn of its loop: its redirection, or a command before it."""
+    what = "Each restart empties the log, and the messages of the crash with it."
+    if log is not None:
+        if not _changes(script, log.file, loop):
+            fix = Fix(((log.sign, log.append),), f"write {log.append}")
+            yield Diagnostic(log.whole, what, f"Write {log.append} to append to the log.", fix)
+        return
+    before = surroundings.code(script, loop.start, launch.place.start)
+    rest = surroundings.code(script, launch.place.start, launch.place.end) + surroundings.rest_of_line(script, launch)
+    files = {match[1] for match in APPENDED.finditer(rest)}
+    for match in () if KEPT.search(before) else EMPTIED.finditer(before):
+        if match[2] in files:
+            place = script.place(loop.start + match.start(1), loop.start + match.end(2))
+            yield Diagnostic(place, what, "Empty it once before the loop, or keep the old log under another name.")
 
 
 def _changes(script: Script, file: str, loop: Span) -> bool:
