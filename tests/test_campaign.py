@@ -757,6 +757,14 @@ def test_long_lines_are_wrapped() -> None:
     assert max(map(len, told.splitlines())) <= 80
 
 
+def test_a_load_without_an_answer_in_time_is_told(halving: ParsedPlan) -> None:
+    """It has no rate and no rank, which 0.0/s did not say."""
+    launch = halving.launches[0]
+    late = line(launch, 30, 0, 10)
+    assert report.describe_figures(late) == "40 s; 448x448 30 ms no answer in time; 1280x720 10.0/s"
+    assert sweep.score(late, "16@448x448") == 0.0
+
+
 # --- on a stand-in machine -------------------------------------------------------------------------
 
 
@@ -765,9 +773,9 @@ class Campaign:
     machine: Standin
     port: int
 
-    def __init__(self, folder: Path, fault: str = "", **fields: object) -> None:
+    def __init__(self, folder: Path, fault: str = "", step_ms: float = 1.0, **fields: object) -> None:
         folder.mkdir(exist_ok=True)
-        self.machine, self.port = Standin(folder, fault=fault), ports()
+        self.machine, self.port = Standin(folder, fault=fault, step_ms=step_ms), ports()
         model = self.machine.model()
         (folder / "tmp").mkdir()
         made = {
@@ -813,20 +821,24 @@ class Campaign:
 
 
 ONE = [{"id": "one", "base": "tuned", "phases": "1"}]
+STEP_MS = 5.0
+"""A token takes that long however quick the machine is. So "two", which answers one request at a time, cannot come
+near "one", which answers four: at 1 ms a busy machine's own work decided between them."""
 SWEEP = {
+    "seconds": 0.2,  # a load goes on until each client has three answers, but at most five times as long
     "starts": [
         {"id": "one", "base": "tuned", "sweep": True},
         {"id": "failed", "run": "--with session-len=4096", "phases": "1"},  # needs --trust-remote-code
         {"id": "two", "base": "tuned", "run": "--with max-batch-size=1", "sweep": True},
     ],
-    "sweep": {"phases": "4 4@96x64", "rungs": [{}, {"seconds": 0.5, "keep": 1}]},
+    "sweep": {"phases": "4 4@96x64", "rungs": [{}, {"seconds": 0.25, "keep": 1}]},
 }
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Campaign, str, tuple[int, str, str]]:
     """A campaign that was killed in its third start, with what it had written, and then run to its end."""
-    made = Campaign(tmp_path_factory.mktemp("killed"), **SWEEP)
+    made = Campaign(tmp_path_factory.mktemp("killed"), step_ms=STEP_MS, **SWEEP)
     process = made.start()
     wait_for(lambda: (made.results.is_file() and made.lines() and made.serves()) or process.poll() is not None, BUSY_S)
     process.kill()

@@ -143,6 +143,12 @@ def test_a_phase_is_trusted_where_little_s_law_holds() -> None:
     assert not slows.trusted
 
 
+def test_a_phase_without_an_answer_in_its_window_is_not_trusted() -> None:
+    """It has no rate, whatever the times of the answers after it."""
+    late = run_figures.figures(hand_made([900] * 4, [900] * 4, 4, window_requests=0, window_s=0.5))
+    assert (late.requests, late.rps, late.p50_ms, late.trusted) == (4, 0.0, 900.0, False)
+
+
 def test_exponential_times_keep_their_median() -> None:
     """The first requests sent are left out of the times: the first to end would be the short ones among them."""
     case = Case("", 64, stations(64, lambda chance: chance.expovariate(1.0)), 64.0, 0.0)

@@ -569,6 +569,15 @@ def test_the_report_tells_what_the_first_round_is_left_out_of() -> None:
     assert said not in " ".join(report.text(FOUND, smoked(phase())).split())
 
 
+def test_the_report_tells_that_no_answer_came_in_time() -> None:
+    """A load whose answers all came after its end has no rate; one without any has failures that say why."""
+    said = "no rate: all answers came after the load's end"
+    assert said in " ".join(report.text(FOUND, smoked(phase(window_requests=0))).split())
+    failed = (records.FailedRequests(cause="too-long", count=4, said="x"),)
+    refused = phase(window_requests=0, latencies_ms="", ttft_ms="", streamed="", failures=failed)
+    assert said not in " ".join(report.text(FOUND, smoked(refused)).split())
+
+
 def test_the_error_of_a_prediction() -> None:
     """Positive where the prediction is too high; none where one of the two is missing."""
     assert report.ReportRow("x", 100, 120).error == pytest.approx(0.2)

@@ -62,7 +62,12 @@ class RunFigures:
 
     @property
     def trusted(self) -> bool:
-        """Return whether rate and times agree, so that fits, verdicts and tables may use them."""
+        """Return whether rate and times agree, so that fits, verdicts and tables may use them.
+
+        A load whose answers all came after its window has no rate, although they have times.
+        """
+        if self.requests and not self.rps:
+            return False
         return not self.balance or abs(self.balance - 1) <= BALANCE
 
 

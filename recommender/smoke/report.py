@@ -225,7 +225,9 @@ def _phase_notes(phase: records.Phase, run: records.SmokeRun) -> list[str]:
         notes.append("rate and times exclude the first round")
     if phase.drawn:
         notes.append(f"drawn from: {describe_drawn(phase.drawn)}")
-    if not figures.trusted:
+    if figures.requests and not figures.rps:
+        notes.append("no rate: all answers came after the load's end; drive it longer (--seconds)")
+    elif not figures.trusted:
         notes.append(
             f"too short to trust: requests/s times mean latency is {figures.balance * phase.concurrency:.1f}, with "
             f"{phase.concurrency} in flight; drive it longer (--seconds)"

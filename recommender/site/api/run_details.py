@@ -77,7 +77,8 @@ def _figures(data: SiteData, run: records.SmokeRun) -> Iterator[Block]:
         }
         if not figures.trusted:
             balance = f"requests/s times mean latency is {figures.balance * phase.concurrency:.1f}"
-            yield {"text": f"Too short to trust: {balance}. No fit, verdict or table counts this load."}
+            why = balance if figures.rps else "no answer came while it lasted"
+            yield {"text": f"Too short to trust: {why}. No fit, verdict or table counts this load."}
         yield from ({"text": f"failed: {each.count:,} by {each.cause}: {each.said}"} for each in phase.failures)
 
 

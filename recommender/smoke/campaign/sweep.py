@@ -133,7 +133,7 @@ def is_single(load: str) -> bool:
 
 
 def score(line: ResultLine | None, load: str) -> float:
-    """Return ms at concurrency 1, else requests/s; 0 if not measured or a request failed.
+    """Return ms at concurrency 1, else requests/s; 0 if not measured, a request failed or none was answered in time.
 
     Short loads whose rate and times disagree are ranked too, and named: a rung asks what is worth a longer run.
     """
@@ -235,7 +235,7 @@ class Ranking:
     rows: tuple[RankingRow, ...]
     """Starts, those of the last rung first."""
     failed: tuple[str, ...]
-    """Starts that failed."""
+    """Starts that failed, or answered no request while the load lasted."""
     open: tuple[str, ...]
     """Starts that have not run."""
 
