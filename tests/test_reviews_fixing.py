@@ -1,7 +1,7 @@
 """Repairs over every published command and every row of the rules' tables: what they change, and what they leave."""
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 import fuzz_reviews
 import pytest
@@ -23,13 +23,19 @@ def texts() -> tuple[fuzz_reviews.Text, ...]:
     return tuple(found.values())
 
 
+@lru_cache(maxsize=64)
+def reviewed(path: str, text: str, told: int) -> engine.Review:
+    """The review of one text, kept while its repairs are tried: each begins with a review that was made before."""
+    return engine.review(path, text, TOLD[told])
+
+
 @cache
 def mended(at: int, told: int) -> tuple[engine.Review, fix.Repaired, engine.Review] | None:
     """The review before, what the repairs made, and the review after; None where there is nothing to repair."""
     text = texts()[at]
 
     def look(source: Source) -> engine.Review:
-        return engine.review(text.path, source.text, TOLD[told])
+        return reviewed(text.path, source.text, told)
 
     source = Source(text.path, text.text)
     before = look(source)
@@ -58,7 +64,7 @@ def test_fixing_twice_changes_nothing(part: int) -> None:
     """A repaired text is as it stays."""
     for at, told, _, made, _ in repaired(part):
         text = texts()[at]
-        again = fix.repair(made.source, lambda each: engine.review(text.path, each.text, TOLD[told]), bool(told))  # noqa: B023
+        again = fix.repair(made.source, lambda each: reviewed(text.path, each.text, told), bool(told))  # noqa: B023
         assert again.source.whole == made.source.whole, text.text
         assert again.applied == (), text.text
 
