@@ -1,6 +1,7 @@
 """A small run of the fuzzing, as fuzz_reviews.py makes a large one; and that nothing of a text is ever run."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,18 @@ HOSTILE = {
     "  - shell: touch sprung; lmdeploy serve api_server {{ lookup('pipe', 'touch sprung') }}\n",
     "Dockerfile": "FROM x\nADD sprung sprung\nRUN touch sprung\nCMD lmdeploy serve api_server $(touch sprung)\n",
 }
+REVIEW = """
+import sys
+from recommender.cli import main
+for more in ("", "--format sarif", "--diff", "--fix", "--optimize --diff"):
+    sys.argv[1:] = ["review", FILE, "--gpu", "A100-80G", "--load", "4", *more.split()]
+    code = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    print("\\nended:", code, flush=True)
+"""
 TRIPWIRE = "open('sprung', 'w').close()\n"
 
 
@@ -68,11 +81,11 @@ def test_nothing_of_a_file_is_run(name: str, trapped: tuple[Path, dict[str, str]
     work, environment = trapped
     (work / name).write_text(HOSTILE[name], encoding="utf-8")
     before = {path.name for path in work.iterdir()}
-    for more in ([], ["--format", "sarif"], ["--diff"], ["--fix"], ["--optimize", "--diff"]):
-        command = [sys.executable, "-m", "recommender", "review", name, "--gpu", "A100-80G", "--load", "4", *more]
-        run = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
-        assert run.returncode in (0, 1), run.stderr
-        assert "defect" not in run.stderr
+    command = [sys.executable, "-c", f"FILE = {name!r}{REVIEW}"]
+    run = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
+    ends = re.findall("^ended: (.*)", run.stdout, re.MULTILINE)
+    assert (len(ends), set(ends) <= {"0", "1"}) == (5, True), run.stdout + run.stderr
+    assert "defect" not in run.stderr
     assert {path.name for path in work.iterdir()} == before
 
 
