@@ -102,8 +102,10 @@ class Measured:
 
 def starts(runs: Runs, names: Iterable[str]) -> tuple[str, ...]:
     """Return every run of the launches that these runs are starts of: same host, same command, same environment."""
-    launches = {_launch(runs[name]) for name in names if name in runs}
-    return tuple(run.id for run in runs.values() if _launch(run) in launches)
+    named = [runs[name] for name in names if name in runs]
+    commands, launches = {run.launch_sha256 for run in named}, set(map(_launch, named))
+    # Whether the commands are equal is quick to see, and mostly they are not.
+    return tuple(run.id for run in runs.values() if run.launch_sha256 in commands and _launch(run) in launches)
 
 
 def _launch(run: records.SmokeRun) -> tuple[object, ...]:

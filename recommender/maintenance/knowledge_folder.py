@@ -137,12 +137,13 @@ def join_fields(outer: str, inner: str) -> str:
     return f"{outer}.{inner}" if outer else inner
 
 
-def _parts(value: object, where: str) -> Iterator[tuple[str, Record]]:
-    if isinstance(value, Record):
-        yield where, value
-        for name in type(value).model_fields:
-            yield from _parts(getattr(value, name), join_fields(where, name))
-    elif isinstance(value, tuple):
-        for index, item in enumerate(value):
-            if isinstance(item, Record):
-                yield from _parts(item, f"{where}[{index}]")
+def _parts(record: Record, where: str) -> Iterator[tuple[str, Record]]:
+    yield where, record
+    for name in type(record).model_fields:
+        value = getattr(record, name)
+        if isinstance(value, Record):
+            yield from _parts(value, join_fields(where, name))
+        elif isinstance(value, tuple) and any(isinstance(item, Record) for item in value):
+            for index, item in enumerate(value):
+                if isinstance(item, Record):
+                    yield from _parts(item, f"{join_fields(where, name)}[{index}]")

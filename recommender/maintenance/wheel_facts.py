@@ -8,6 +8,7 @@ several releases is stored once and referred to by its index.
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -90,7 +91,14 @@ class ReleaseFacts:
 
     def entries(self, table: str) -> frozenset[str]:
         """Return the names in one of its tables of models."""
-        return frozenset(item.name for item in self.listed if item.table == table)
+        return self._tables.get(table, frozenset())
+
+    @cached_property
+    def _tables(self) -> Mapping[str, frozenset[str]]:
+        tables: dict[str, set[str]] = {}
+        for item in self.listed:
+            tables.setdefault(item.table, set()).add(item.name)
+        return {table: frozenset(names) for table, names in tables.items()}
 
 
 @dataclass(frozen=True)

@@ -64,9 +64,10 @@ def _gaps(knowledge: KnowledgeFolder, flag: records.Record) -> set[Range]:
 
 
 def _versions(part: records.Record) -> Iterator[tuple[str, str]]:
-    yield from ((name, getattr(part, name, "")) for name in ("since", "until", "release", "lmdeploy"))
+    fields = type(part).model_fields
+    yield from ((name, getattr(part, name)) for name in ("since", "until", "release", "lmdeploy") if name in fields)
     for name in ("when", "require"):
-        for number, text in enumerate(getattr(part, name, ())):
+        for number, text in enumerate(getattr(part, name) if name in fields else ()):
             condition = re.fullmatch(r"lmdeploy\s+(?:[<>=!]=|[<>]|not in|in)\s+(.+)", text)
             versions = condition[1].strip("[]").split(",") if condition else []
             yield from ((f"{name}[{number}]", version.strip()) for version in versions)
