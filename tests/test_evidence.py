@@ -10,7 +10,7 @@ from artefacts import KNOWLEDGE
 from scipy.stats import binom
 
 from recommender.calibration.first_probe import measured_configuration
-from recommender.choose.recommend import recommend, recommend_adviser
+from recommender.choose.recommend import Recommendation, recommend, recommend_adviser
 from recommender.common.units import MIB
 from recommender.estimate import memory
 from recommender.fleet import FORMS, write
@@ -78,15 +78,28 @@ def raw(name: str) -> records.SmokeRun:
 
 def rerendered(run: records.SmokeRun, *, own_settings: bool) -> artefact.Artefact:
     """The artefact made anew: from its request, or from the settings that it ran with."""
-    again = artefact.Artefact(run.kind, "serve.sh", "", json.loads(run.request))
     if own_settings:
         request, given = artefact.read_run(run, STORE)
-        recommendation = recommend_adviser(request, "defaults", given)
-    else:
-        recommendation = artefact.remake(*artefact.parse_request(again, {}))
-    if run.kind in FORMS:
-        return fleet_folder.from_texts(write.render_files(Layout(recommendation), run.kind), run.kind, run.id)
-    return artefact.parse(render(recommendation, run.kind), "serve.sh" if run.kind == "bash" else "pipeline.py")
+        return from_settings(run.kind, request, tuple(given.items()))
+    return from_head(run.kind, run.request)
+
+
+@functools.cache
+def from_settings(kind: str, request: Request, given: tuple[tuple[str, str], ...]) -> artefact.Artefact:
+    """Two of five runs are a further start of the same."""
+    return rendered(kind, recommend_adviser(request, "defaults", dict(given)))
+
+
+@functools.cache
+def from_head(kind: str, head: str) -> artefact.Artefact:
+    again = artefact.Artefact(kind, "serve.sh", "", json.loads(head))
+    return rendered(kind, artefact.remake(*artefact.parse_request(again, {})))
+
+
+def rendered(kind: str, recommendation: Recommendation) -> artefact.Artefact:
+    if kind in FORMS:
+        return fleet_folder.from_texts(write.render_files(Layout(recommendation), kind), kind, "fleet")
+    return artefact.parse(render(recommendation, kind), "serve.sh" if kind == "bash" else "pipeline.py")
 
 
 @pytest.mark.parametrize("name", SMOKED)

@@ -426,7 +426,8 @@ def shared(cards: int = 1) -> Recommendation:
     """A recommendation of two servers to a card, whether or not it would be the choice."""
     resolved = resolve_request(Request(gpu="h100-sxm-80g", gpu_count=cards, concurrency=64), load())
     config = next(each for each in next(tiers(resolved)) if each.share == 2)
-    return pipeline._complete(resolved, predict(resolved, config), ())
+    candidate = predict(resolved, config)
+    return pipeline._complete(resolved, candidate, (), pipeline.explain(resolved, candidate))
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ def recommend(request: Request, store: Store | None = None, room: bool = True) -
             others = suggest_others(resolved, outcome, change)
             raise NothingFits(resolved, outcome, change, others)
         outcome = _with_hint(resolved, outcome.near)
-    recommendation = _complete(resolved, outcome.best, outcome.warnings)
+    recommendation = _complete(resolved, outcome.best, outcome.warnings, explain(resolved, outcome.best))
     return replace(recommendation, considered=outcome.considered, rejected=outcome.rejected)
 
 
@@ -136,10 +136,10 @@ def recommend_adviser(
     resolved = arrive_at(replace(setup.resolved, engine=cast(EngineName, config.backend)), config)
     candidate = predict(resolved, config)
     asked = candidate if config == setup.config else predict(resolved, setup.config)
+    findings = find_problems(resolved, given, candidate, asked)
     return replace(
-        _complete(resolved, candidate, find_problems(resolved, given, candidate, asked)),
+        _complete(resolved, candidate, findings, advisers.explain_given(resolved, given, asked)),
         adviser=given.id,
-        explanations=advisers.explain_given(resolved, given, asked),
         added=given.added,
         left_out=given.left_out,
     )
@@ -199,7 +199,10 @@ def _warn_of_queue(
 
 
 def _complete(
-    resolved: ResolvedRequest, candidate: Candidate, findings: tuple[ConstraintFinding, ...]
+    resolved: ResolvedRequest,
+    candidate: Candidate,
+    findings: tuple[ConstraintFinding, ...],
+    explanations: tuple[Explanation, ...],
 ) -> Recommendation:
     most = most_served(resolved, candidate)
     speed = replace(candidate.speed, replayed=replay(resolved, candidate.config, candidate.memory.kv_tokens))
@@ -213,7 +216,7 @@ def _complete(
         config=candidate.config,
         memory=candidate.memory,
         speed=speed,
-        explanations=explain(resolved, candidate),
+        explanations=explanations,
         findings=(*findings, *_warn_of_queue(resolved, most, findings)),
         similar_runs=find_similar_runs(resolved, candidate.config),
         published=find_published(resolved, candidate.config),
