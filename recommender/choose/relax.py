@@ -187,8 +187,12 @@ def _more(resolved: ResolvedRequest) -> Iterator[Relaxation]:
     More of a shared GPU, more GPUs, larger GPUs.
     """
     for change, relaxed in chain(_more_memory(resolved), _more_cards(resolved), _larger_cards(resolved)):
-        if usable_bytes(relaxed) * relaxed.request.gpu_count > weights(relaxed, 1):
+        if _holds_weights(relaxed):
             yield change, relaxed
+
+
+def _holds_weights(resolved: ResolvedRequest) -> bool:
+    return usable_bytes(resolved) * resolved.request.gpu_count > weights(resolved, 1)
 
 
 def newer_releases(resolved: ResolvedRequest) -> Iterator[Relaxation]:
@@ -263,7 +267,7 @@ def _larger_cards(resolved: ResolvedRequest) -> Iterator[Relaxation]:
         for gpu, count in places
         if Version(gpu.compute_capability) > current or gpu.memory_mib * MIB > resolved.available_bytes
     )
-    likely = (place for place in larger if _may_fit(place[2]))
+    likely = (place for place in larger if _holds_weights(place[2]) and _may_fit(place[2]))
     first, others = [*islice(likely, MOST_CARDS)], [*likely] if resolved.request.time_goals or resolved.rps else []
     for gpu, count, moved in (*first, *others[:: -(-len(others) // MOST_CARDS) or 1]):
         several = count > 1
@@ -289,7 +293,8 @@ def _any_helps(resolved: ResolvedRequest, gpus: Sequence[records.Gpu]) -> bool:
     largest = {gpu.compute_capability: gpu for gpu in gpus}
     count = max(resolved.request.gpu_count, CARD_COUNTS[-1])
     by_size = sorted(largest.values(), key=lambda gpu: -gpu.memory_mib)
-    return any(_may_fit(move_to(resolved, gpu, count)) for gpu in by_size)
+    moved = (move_to(resolved, gpu, count) for gpu in by_size)
+    return any(_holds_weights(place) and _may_fit(place) for place in moved)
 
 
 def move_to(resolved: ResolvedRequest, gpu: records.Gpu, count: int) -> ResolvedRequest:
