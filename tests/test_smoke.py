@@ -26,7 +26,7 @@ from typing import Any
 
 import pytest
 import yaml
-from artefacts import WORKER, run_program, wait_for
+from artefacts import WORKER, command, run_program, wait_for
 from fleet import made_ahead, uses
 from schemas import valid
 from standin.machine import Standin
@@ -628,7 +628,7 @@ def test_wrong_command_lines(case: str, command_lines: dict[str, str]) -> None:
 
 @pytest.fixture(scope="module")
 def command_lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What each wrong command line says, asked several at a time."""
+    """What each wrong command line says, in this process: nothing is started."""
     folder = tmp_path_factory.mktemp("lines")
     (folder / "own.sh").write_text(OWN)
     (folder / "empty.sh").write_text("#!/bin/bash\nexec ./start-it\n")
@@ -638,13 +638,15 @@ def command_lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (folder / "pipeline.py").write_text(rendered(*W, "--format", "python"))
     machine = Standin(folder)
 
-    def ask(words: tuple[str, ...]) -> str:
-        done = run_program([*RECOMMEND, "smoke", *words], env=machine.environment(), cwd=folder, timeout=BUSY_S)
-        assert (done.returncode, done.stdout) == (2, ""), (words, done.stderr)
-        return done.stderr
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(WRONG, pool.map(ask, (words for words, _ in WRONG.values())), strict=True))
+    told = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, value in machine.environment().items():
+            patch.setenv(name, value)
+        for case, (words, _) in WRONG.items():
+            code, out, told[case] = command("smoke", *words)
+            assert (code, out) == (2, ""), (words, told[case])
+    return told
 
 
 def test_options_belong_behind_smoke() -> None:
