@@ -145,7 +145,7 @@ def _of_command(script: Script, launch: Launch | None) -> Iterator[Pinned]:
     line = _line_before(script, start)
     runs = RUNS.search(line)
     if runs is not None:
-        places = range(start - len(line) + runs.start(), start + 1)  # uvx lmdeploy@0.12.3
+        places = range(start - len(line) + runs.start(), start + 2)  # uvx lmdeploy@0.12.3, perhaps quoted
         yield from (pin for pin in _installed(script) if pin.at in places)
 
 
