@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
 import struct
@@ -9,12 +10,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from artefacts import KNOWLEDGE
 
-from recommender.common import atomic_write
+from recommender.common import atomic_write, leftovers
 
 ROOT = KNOWLEDGE.parent
 
@@ -294,18 +296,34 @@ def test_without_locks_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.Mo
     assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {left.name: "half", "a": "whole"}
 
 
+def test_a_name_that_another_file_has_by_now_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run looks at a temporary file; before it has its lock, the writer renames it and begins the next file, which
+    has the same name again.
+    """
+    name, lock = tmp_path / f".recommend-{os.getpid()}-0", fcntl.flock
+
+    def late(handle: int, how: int) -> None:
+        if name.read_text() == "first":
+            name.rename(tmp_path / "a")
+            name.write_text("second")
+        lock(handle, how)
+
+    name.write_text("first")
+    monkeypatch.setattr(fcntl, "flock", late)
+    leftovers.remove_abandoned_files(tmp_path)
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"a": "first", name.name: "second"}
+    leftovers.remove_abandoned_files(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["a"]
+
+
 def test_writers_at_the_same_time(tmp_path: Path) -> None:
     """Each reader sees the text of one of them, whole."""
     path = tmp_path / "a"
     texts = [letter * 50_000 for letter in "abcd"]
-    writers = [
-        threading.Thread(target=lambda each=each: [atomic_write.write(path, each) for _ in range(10)]) for each in texts
-    ]
     atomic_write.write(path, texts[0])
-    for each in writers:
-        each.start()
-    while any(each.is_alive() for each in writers):
-        assert path.read_text() in texts
-    for each in writers:
-        each.join()
+    with ThreadPoolExecutor(len(texts)) as pool:
+        writes = [pool.submit(atomic_write.write, path, text) for text in texts * 10]
+        while not all(write.done() for write in writes):
+            assert path.read_text() in texts
+    assert [write.exception() for write in writes] == [None] * len(writes)
     assert [each.name for each in tmp_path.iterdir()] == ["a"]

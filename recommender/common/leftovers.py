@@ -77,6 +77,8 @@ def _abandoned(path: Path) -> Iterator[None]:
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
             raise PermissionError(f"{path}: not of this user's runs")
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(found, os.lstat(path)):  # its writer was done, and has begun another
+            raise FileExistsError(f"{path}: another file by now")
         yield
     finally:
         os.close(handle)
