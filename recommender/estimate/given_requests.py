@@ -84,16 +84,15 @@ def _describe_given(
     """
     server, shared_row = describe_limits(resolved, config, coefficients, times_of, kv_tokens)
     cache = kept_share, shared_row
-    describe = describe_by_length(resolved, config, times_of, cache)
+    without_hits = describe_by_length(resolved, config, times_of, cache)
     first = replace(resolved, prompt_tokens=1).input_tokens(config.max_tiles)
     described: dict[tuple[tuple[int, int], int], SimulatedRequest] = {}
     asked = list(zip(lengths, hits or repeat(-1), strict=False))
     for (prompt, output), hit in asked:
         if ((prompt, output), hit) not in described:
             fits = max(min(prompt, config.session_len - output - first), resolved.prefix_tokens, 1)
-            if hit >= 0:
-                own = _with_hit(resolved, hit, first + fits - 1)
-                describe = describe_by_length(own, config, times_of, cache)
+            own = _with_hit(resolved, hit, first + fits - 1) if hit >= 0 else None
+            describe = describe_by_length(own, config, times_of, cache) if own else without_hits
             described[(prompt, output), hit] = describe(fits, output, 0)
     return server, [described[key] for key in asked]
 

@@ -107,9 +107,12 @@ def _arrivals(request: Request, trace: Trace) -> dict[str, Any]:
         unknown = learned is None or (not learned and len({*trace.arrivals_s}) < len(trace.arrivals_s))
         bursts = request.burstiness or (1.0 if unknown else round(learned or 0.0, 3))
         shape = {"burstiness": min(max(bursts, 0.01), 100.0)}
-        return {"rps": rate} | shape if not request.rps else {} if unknown else shape
-    in_flight = 0 if request.rps else trace.most_in_flight
-    return {"concurrency": min(in_flight, MAX_CONCURRENCY)} if in_flight else {}
+        if request.rps:
+            return {} if unknown else shape
+        return {"rps": rate, **shape}
+    if request.rps or not trace.most_in_flight:
+        return {}
+    return {"concurrency": min(trace.most_in_flight, MAX_CONCURRENCY)}
 
 
 def _mix(request: Request, trace: Trace) -> dict[str, Any]:

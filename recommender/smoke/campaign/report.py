@@ -30,8 +30,8 @@ def describe_figures(line: sweep.ResultLine) -> str:
     groups: dict[str, list[str]] = {}
     for load, figures in sweep.load_figures(line.evidence).items():
         picture = load.partition("@")[2]
-        value = f"{figures.rps:.1f}/s" if figures.rps or figures.failed else "no answer in time"
-        value = f"{figures.p50_ms:.0f} ms" if sweep.is_single(load) else value
+        rate = f"{figures.rps:.1f}/s" if figures.rps or figures.failed else "no answer in time"
+        value = f"{figures.p50_ms:.0f} ms" if sweep.is_single(load) else rate
         groups.setdefault(picture, []).append(value + (f" ({figures.failed} failed)" if figures.failed else ""))
     parts = [f"{picture} {' '.join(values)}" for picture, values in groups.items()]
     failure = describe_outcome(line.code)
