@@ -38,10 +38,8 @@ def _load_tokens(resolved: ResolvedRequest, max_tiles: int, block: int, batch: i
     """
     request = round_up(resolved.total_tokens(max_tiles), block) - shared
     longest = round_up(resolved.longest().total_tokens(max_tiles), block) - shared
-    if longest == request or batch == 1:
-        return longest * batch
-    variance = resolved.total_variance()
-    return min(longest * batch, round_up(math.ceil(request * batch + P99 * math.sqrt(batch * variance)), block))
+    spread = P99 * math.sqrt(batch * resolved.total_variance())
+    return min(longest * batch, round_up(math.ceil(request * batch + spread), block))
 
 
 def count_running_requests(resolved: ResolvedRequest, config: Configuration) -> int:
