@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from recommender.knowledge.records import Model, TextShape, VisionShape
 
 GEMMA2 = "Gemma2ForCausalLM"
+USUAL_HEAD = 256
+"""Width of the heads of all but the 27B models, whose config.json scales scores by hidden / heads: 144 and 168."""
 
 
 def text_config(text: TextShape) -> dict[str, Any]:
     """Return the keys that only Gemma's language models have."""
-    keys: dict[str, Any] = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": text.head_dim}
+    scale = text.head_dim if text.head_dim == USUAL_HEAD else text.hidden // text.heads
+    keys: dict[str, Any] = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": scale}
     capped = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
     apart = {"attn_logit_softcapping": None, "final_logit_softcapping": None, "rope_local_base_freq": 1e4}
     return keys | (apart if text.qk_norm else capped)
