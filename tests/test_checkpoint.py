@@ -249,6 +249,14 @@ def test_entries_that_a_published_file_leaves_out(name: str, tmp_path: Path) -> 
     assert model_shape.weight_bytes(found) == model_shape.weight_bytes(model)
 
 
+def test_a_gemma_3_without_a_window_has_that_of_its_class(tmp_path: Path) -> None:
+    """Gemma3TextConfig assumes 4,096 tokens (models/gemma3/configuration_gemma3.py); the record's file says 1,024."""
+    text = {key: value for key, value in PUBLISHED["gemma-3-4b-it"].items() if key != "sliding_window"}
+    config = hub_config(STORE.models["gemma-3-4b-it"]) | {"text_config": text}
+    (window,) = checkpoint.read(folder(tmp_path, config), STORE)[0].text.window
+    assert window.tokens == 4096
+
+
 def test_a_gemma_2_without_a_word_of_its_head_has_it_tied(tmp_path: Path) -> None:
     """As its class assumes, and as google/gemma-2-9b-it relies on."""
     config = hub_config(STORE.models["gemma-2-9b-it"]) | {"model_type": "gemma2"}

@@ -13,6 +13,7 @@ from test_properties import fits
 
 from recommender.cli import root
 from recommender.common.errors import RequestError
+from recommender.render import command_line
 from recommender.render.formats import render
 from recommender.render.template import COMMENTS
 from recommender.request.request import Request
@@ -39,6 +40,13 @@ def test_the_bare_command_is_what_the_script_launches(request: Request, shared_m
     (call,) = shared_machine.calls()
     exported = {each.name: each.value for each in made.explanations if each.kind == "environment" and each.emitted}
     assert exported.items() <= call.environment.items()
+
+
+@pytest.mark.parametrize(("width", "lines"), [(9, ["a b", "  cc dddd"]), (8, ["a b", "  cc", "  dddd"])])
+def test_a_line_takes_what_fits(width: int, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A further word needs room for itself and a space, to the last column."""
+    monkeypatch.setattr(command_line, "SCRIPT_WIDTH", width)
+    assert command_line._packed(["a", "b"], "") + command_line._packed(["cc", "dddd"], "  ") == lines
 
 
 def test_hostile_names_stay_words(machine: Machine, tmp_path: Path) -> None:

@@ -206,6 +206,13 @@ def test_the_image_is_of_the_release(release: str) -> None:
     assert bool(made.source) == (release not in ("0.17.0", "0.18.0"))
 
 
+@pytest.mark.parametrize("release", ["0.17.0", "0.18.0"])
+def test_a_release_without_a_workflow_has_the_endings_of_the_one_before(release: str) -> None:
+    """Those that the workflow of 0.16.0 pushes (.github/workflows/docker.yml), not those of the first release."""
+    made = container_image.image(STORE.releases[release], STORE)
+    assert [made.name, *made.others] == [f"openmmlab/lmdeploy:v{release}-{ending}" for ending in ("cu12.8", "cu13.0")]
+
+
 def test_old_images_lack_what_vision_models_want() -> None:
     """Said for a vision model before 0.11.1 only."""
     assert "timm" in text("docker", lmdeploy="0.9.2", model="internvl3-8b-awq")

@@ -336,8 +336,9 @@ def test_every_part_names_the_coefficients_it_rests_on() -> None:
         "vision": ("vision-tile",),
     }
     assert {item.basis for item in made.items} == {"modelled"}
-    none = memory.estimate(text(), configuration()).item("vision")
-    assert (none.basis, none.coefficients) == ("modelled", ())
+    for imageless in (text(), resolve(model=IMAGES, images=0)):  # an encoder without images encodes nothing
+        none = memory.estimate(imageless, configuration()).item("vision")
+        assert (none.bytes, none.high, none.basis, none.coefficients) == (0, 0, "modelled", ())
 
 
 @pytest.mark.parametrize(("release", "blocks"), [("0.14.0", 73), ("0.15.0", 63)])

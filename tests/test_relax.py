@@ -370,6 +370,17 @@ def test_times_are_offered_for_the_rate_that_is_offered() -> None:
     assert relaxed.request.ttft_ms < closest.speed.ttft_ms.value / 2
 
 
+def test_no_times_are_offered_that_help_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None where the times are met without goals already, and none where nothing meets even longer ones."""
+    asked = replace(resolve(model=TEXT, images=0, concurrency=4, rps=1000.0, ttft_ms=1.0), rps=1000.0)
+    closest = predict(asked, configuration(max_batch_size=4))
+    late = predict(replace(asked, rps=1.0), configuration(max_batch_size=4))
+    met = replace(asked, request=replace(asked.request, ttft_ms=2 * late.speed.ttft_ms.value))
+    for resolved, fits in ((met, lambda tried: True), (asked, lambda tried: not tried.request.time_goals)):
+        monkeypatch.setattr(looser_goals, "_meet", lambda tried, fits=fits: (tried, late) if fits(tried) else None)
+        assert [*looser_goals._longer_times(resolved, closest)] == []
+
+
 def test_a_goal_just_met_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exactly what is predicted will do."""
     config = configuration(max_batch_size=4)

@@ -15,7 +15,7 @@ from test_checkpoint import hub_config
 
 from recommender.common.errors import RequestError
 from recommender.knowledge.load import load
-from recommender.request.command_line import parse_gpu, parse_image, positive_float, positive_int
+from recommender.request.command_line import parse_gpu, parse_image, parse_images, positive_float, positive_int
 from recommender.request.request import Request
 
 GPU = ["--gpu", "A100-80G"]
@@ -123,6 +123,13 @@ def test_the_weights_of_a_folder_are_read_from_its_headers(tmp_path: Path) -> No
 def test_an_image_is_width_height_count(text: str, expected: tuple[int, int, int]) -> None:
     """WxH is one image, WxHxN are N of them."""
     assert parse_image(text) == expected
+
+
+def test_a_mix_plans_for_its_largest_image() -> None:
+    """The one with the most pixels, wherever it stands: 448 x 448 are 704 more than 2000 x 100."""
+    for mix in ("2000x100:0.5,448x448:0.5", "448x448:50%,2000x100:50%"):
+        asked = parse_images(mix)
+        assert (asked["image_width"], asked["image_height"], asked["images"]) == (448, 448, 1)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from recommender.common.errors import RequestError
 from recommender.common.timestamps import number, seconds
-from recommender.request import trace, trace_rows
+from recommender.request import trace, trace_prefix, trace_rows
 from recommender.request.request import Request
 from recommender.request.trace import Trace, quantiles, read_trace
 from recommender.request.trace_load import choose_window, learn_load
@@ -132,6 +132,18 @@ def test_burstgpt_counts_its_failures(tmp_path: Path) -> None:
     assert (found.format, found.input_tokens, found.arrivals_s) == ("BurstGPT trace", (472, 1087), (0, 40))
     assert found.skipped == (("output tokens: zero", 1),)
     assert "not understood: 1 output tokens: zero" in found.summary
+
+
+# --- logs of one's own
+
+
+@pytest.mark.parametrize("name", ["latency_s", "latency_ms", "duration_s", "duration_ms", "elapsed_time"])
+def test_durations_say_how_many_ran_at_once(name: str, tmp_path: Path) -> None:
+    """1.5 seconds each from 0, 1 and 3 s on: two run from 1 to 1.5 s; thousandths overlap nowhere, thousands all."""
+    lasted = 1500 if name.endswith("_ms") else 1.5
+    row = {"input_tokens": 50, "output_tokens": 5, name: lasted}
+    found = read(tmp_path, lines(*({"start_time": 1_700_000_000 + start} | row for start in (0, 1, 3))))
+    assert (found.arrivals_s, found.most_in_flight) == ((0, 1, 3), 2)
 
 
 # --- results of benchmarks
@@ -596,6 +608,15 @@ def test_prefixes_agree_with_a_comparison_of_all_pairs(prompts: list[list[int]])
         if len(prompts) > 1 and sum(other[:length] == prompt[:length] for other in prompts) >= 0.9 * len(prompts)
     ]
     assert prefixes.common(len(prompts)) == 10 * max(shared, default=0)
+
+
+def test_a_full_table_leaves_prompts_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have no beginnings and count nowhere else, not even those whose beginning is known."""
+    monkeypatch.setattr(trace_prefix, "MOST_PARTS", 2)
+    prefixes = Prefixes()
+    assert len(prefixes.add("ab", (10, 20), 20).hashes) == 2
+    assert len(prefixes.add("ab", (10, 20), 20).hashes) == 0
+    assert (prefixes.found, prefixes.tokens, prefixes.left_out, prefixes.common(1)) == (0, 20, 1, 0)
 
 
 # --- no file breaks it

@@ -30,7 +30,7 @@ from recommender.knowledge.records import Model
 from recommender.request import checkpoint
 from recommender.request.image_tokens import image_tokens
 from recommender.smoke.filler import write_filler
-from recommender.smoke.weights import layouts, tensors, tokenizer, values, write
+from recommender.smoke.weights import gemma, layouts, processors, tensors, tokenizer, values, write
 from recommender.smoke.weights.layouts import WeightsError
 
 STORE = load()
@@ -297,6 +297,45 @@ def test_processors_make_the_records_tokens() -> None:
     for name, found in counts.items():
         (vision,) = STORE.models[name].vision
         assert found == [image_tokens(vision, *size) + vision.wrapper_tokens for size in sizes], name
+
+
+@pytest.mark.parametrize(
+    ("name", "mean", "deviation"),
+    [
+        # ImageNet's, CLIP's and halves: preprocessor_config.json of OpenGVLab/InternVL3-8B, llava-hf/llava-1.5-7b-hf,
+        # Qwen/Qwen2.5-VL-7B-Instruct and google/gemma-3-4b-it.
+        ("internvl3-8b", [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+        ("llava-1.5-7b-hf", [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]),
+        ("qwen2.5-vl-7b-instruct", [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]),
+        ("gemma-3-4b-it", [0.5] * 3, [0.5] * 3),
+    ],
+)
+def test_colours_are_scaled_as_published(name: str, mean: list[float], deviation: list[float]) -> None:
+    """With another scale the encoder would see other pixels than the model's own."""
+    file = processors.processors(STORE.models[name])["preprocessor_config.json"]
+    assert (file["image_mean"], file["image_std"]) == (mean, deviation)
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"),
+    [("gemma-2-9b-it", 256), ("gemma-2-27b-it", 144), ("gemma-3-4b-it", 256), ("gemma-3-27b-it", 168)],
+)
+def test_gemmas_scores_are_scaled_as_published(name: str, scale: int) -> None:
+    """query_pre_attn_scalar of the models' config.json; without one, the classes take 256."""
+    assert gemma.text_config(STORE.models[name].text)["query_pre_attn_scalar"] == scale
+
+
+def test_llavas_processor_counts_the_class_token() -> None:
+    """Its patches, plus the additional ones, less the class token that the strategy drops: the record's tokens.
+
+    So counts LlavaProcessor (models/llava/processing_llava.py of Transformers).
+    """
+    model = STORE.models["llava-1.5-7b-hf"]
+    files = processors.processors(model)
+    cut, named = files["preprocessor_config.json"]["crop_size"], files["processor_config.json"]
+    patches = (cut["height"] // named["patch_size"]) * (cut["width"] // named["patch_size"])
+    dropped = named["vision_feature_select_strategy"] == "default"
+    assert patches + named["num_additional_image_tokens"] - dropped == model.vision[0].tokens_per_tile == 576
 
 
 def test_loaders_were_asked_for_every_architecture() -> None:
