@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from recommender.common.errors import RequestError
 from recommender.request.lengths import read_lengths, spread
-from recommender.request.request import MAX_TOKENS, Request, check_room
+from recommender.request.request import MAX_TOKENS, Request
 
 if TYPE_CHECKING:
     from recommender.knowledge import records
@@ -96,14 +96,22 @@ def exceeds_context(tokens: int, model: records.Model) -> RequestError:
 
 
 def _check_context(most: int, prefix: int, prompt: int, outputs: tuple[int, ...], turns: int) -> None:
-    """Raise RequestError if cutting prompts would drop the prefix, or the latest exchange in every later turn."""
+    """Raise RequestError if cutting prompts would drop the prefix, or the latest exchange in every later turn.
+
+    ``most`` is --max-context; 0: none.
+    """
     own, answer = prompt - prefix, outputs[0]
     if turns > 1 and 0 < most < (least := prefix + 2 * (own + answer)):
         raise RequestError(
             f"--max-context {most}: a later turn needs {least:,} tokens for the prefix ({prefix:,}), one exchange and "
             f"the next ({own:,} + {answer:,} each); allow more, or use --turns 1"
         )
-    check_room(most, prefix, outputs[-1])
+    longest = outputs[-1]
+    if 0 < most <= prefix + longest:
+        raise RequestError(
+            f"--max-context {most}: {'prefix and answer' if prefix else 'an answer'} alone may take "
+            f"{prefix + longest:,} tokens; allow more, or ask for less"
+        )
 
 
 def prompt_in_turn(prompt: int, output: int, turn: int, prefix: int, most: int) -> int:

@@ -282,25 +282,14 @@ class Request:
                 raise RequestError(f"{option} {p50}:{p99}: p99 is below p50; write the median first")
             if p99 and not p50:
                 raise RequestError(f"{option}: a p99 needs a median; write P50:P99")
+        read_lengths(self.output_lengths, MAX_TOKENS)
         prompts = read_lengths(self.input_lengths, MAX_TOKENS)
-        outputs = read_lengths(self.output_lengths, MAX_TOKENS)
         shortest = self.prompt_tokens or (prompts[-1] if prompts else 0)
         if self.prefix_tokens and shortest and self.prefix_tokens >= shortest:
             raise RequestError(
                 f"--prefix-tokens {self.prefix_tokens}: prompts have {shortest} tokens, prefix included; use "
                 "fewer, or raise --input-tokens"
             )
-        longest = self.output_p99 or self.output_tokens or (outputs[-1] if outputs else 0)
-        check_room(self.max_context, self.prefix_tokens, longest)
-
-
-def check_room(most: int, prefix: int, answer: int) -> None:
-    """Raise RequestError if --max-context (``most``; 0: none) leaves no room beside prefix and answer."""
-    if 0 < most <= prefix + answer:
-        raise RequestError(
-            f"--max-context {most}: {'prefix and answer' if prefix else 'an answer'} alone may take "
-            f"{prefix + answer:,} tokens; allow more, or ask for less"
-        )
 
 
 def _check_pixels(option: str, width: int, height: int) -> None:
