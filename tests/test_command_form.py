@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from artefacts import Machine, recommend_here, requests, shellcheck
+from artefacts import Machine, found, recommend_here, requests, shellcheck
 from click.testing import CliRunner
 from hypothesis import given, settings
 from test_properties import fits
@@ -47,6 +47,15 @@ def test_a_line_takes_what_fits(width: int, lines: list[str], monkeypatch: pytes
     """A further word needs room for itself and a space, to the last column."""
     monkeypatch.setattr(command_line, "SCRIPT_WIDTH", width)
     assert command_line._packed(["a", "b"], "") + command_line._packed(["cc", "dddd"], "  ") == lines
+
+
+def test_as_many_lines_as_allowed_keep_an_option_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines hold more only where one line would be too many."""
+    made = found(model="qwen2.5-7b-instruct")
+    text = render(made, "command")
+    for most, same in ((text.count("\n"), True), (text.count("\n") - 1, False)):
+        monkeypatch.setattr(command_line, "LINES", most)
+        assert (render(made, "command") == text) is same
 
 
 def test_hostile_names_stay_words(machine: Machine, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from recommender.choose.recommend import recommend
 from recommender.estimate import arrivals
 from recommender.estimate.arrivals import open_server
 from recommender.estimate.scheduler.pool import Pool
-from recommender.fleet import front, json_output, write
+from recommender.fleet import front, json_output, sizing, write
 from recommender.fleet.aim import Aim, Tail
 from recommender.fleet.layout import lay_out
 from recommender.fleet.rate_search import BUSIEST, BUSIEST_AT_GOALS, BUSIEST_OF_FEW, FEW
@@ -106,6 +106,16 @@ def test_more_load_never_takes_fewer_cards(
     assert fleet(kind, Aim(rps * more, p99, burst=burst), **asked).cards >= base.cards
     assert fleet(kind, Aim(rps, p99, peak=1.5 * more, burst=burst), **asked).cards >= base.cards
     assert fleet(kind, Aim(rps, p99 * more, burst=burst), **asked).cards <= base.cards
+
+
+def test_a_server_is_chosen_as_if_the_fleet_had_no_goals() -> None:
+    """Nothing of them is in its request, which its files name: the fleet meets them by its number of servers."""
+    times = {"p99_ms": 900.0, "ttft_ms": 300.0, "tpot_ms": 30.0, "latency_ms": 800.0}
+    goals: dict[str, Any] = times | {"ttft_at": "p99", "tpot_at": "p90", "latency_at": "p99"}
+    with_goals, without = (
+        sizing._server_request(Request(gpu="l40s", rps=20.0, **more), KINDS[1]) for more in (goals, {})
+    )
+    assert with_goals == without
 
 
 @pytest.mark.parametrize("goal", [{"ttft_ms": 300, "ttft_at": "p99"}, {"tpot_ms": 14}, {"latency_ms": 1500}], ids=str)

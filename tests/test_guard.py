@@ -8,6 +8,7 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,12 +16,15 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from artefacts import wait_for
 
 from recommender.smoke.process import process_guard as guard_module
 from recommender.smoke.process.process_guard import Guard
+from recommender.smoke.process.process_keeper import Keeper
 
 ROOT = Path(__file__).parent.parent
 TRIALS = int(os.environ.get("GUARD_TRIALS", "60"))
@@ -460,3 +464,16 @@ def test_a_stopped_keeper_is_replaced(token: str) -> None:
     process.kill()
     process.communicate()
     assert not left(token, 60)
+
+
+def test_half_an_order_is_passed_over() -> None:
+    """A run that is interrupted while it writes one leaves the rest of the line out; the orders around it count."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b'{"stop": 5}\n{"sto\n{"stop": 7}\n{"st')
+        graces: list[float] = []
+        keeper: Any = SimpleNamespace(channel=ours, unread=b"", stop=graces.append)
+        assert Keeper.orders(keeper)
+        assert (graces, keeper.unread) == ([5, 7], b'{"st')
+        theirs.close()
+        assert not Keeper.orders(keeper)

@@ -402,11 +402,12 @@ def test_given_requests_are_cut_to_the_session() -> None:
     assert [each.context for each in requests] == [1000 - 100 - 1, 50 + TEMPLATE]
 
 
+@pytest.mark.parametrize("prefix", [0, 256])
 @pytest.mark.parametrize(("hit", "found"), [(319, 256), (320, 320), (0, 0)])
-def test_a_hit_is_found_in_whole_blocks(hit: int, found: int) -> None:
-    """Of 64 tokens."""
-    place = configure(**CACHING)
-    _, (one,) = given_requests._describe_given(asked(), place, COEFFICIENTS, times_of, 0, [(500, 10)], [hit])
+def test_a_hit_is_found_in_whole_blocks(hit: int, found: int, prefix: int) -> None:
+    """Of 64 tokens, and no more, whatever the requests share: the first of them finds nothing."""
+    place, load = configure(**CACHING), asked(prefix_tokens=prefix)
+    _, (one,) = given_requests._describe_given(load, place, COEFFICIENTS, times_of, 0, [(500, 10)], [hit])
     assert one.context - one.new_tokens == found
 
 

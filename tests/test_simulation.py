@@ -388,9 +388,16 @@ BLOCKED: list[Client] = [
     (0.0, (ONE._replace(output=14),)),
     (30.5, (ONE,)),
 ]
+# While a prompt takes several passes, their writing delays the client that comes at 50.5, pass by pass.
+DELAYED: list[Client] = [
+    (0.0, (ONE._replace(output=40),)),
+    (1.0, (ONE._replace(new_tokens=16, prefill=4.0),)),
+    (50.5, (ONE,)),
+]
 
 
 @example(server(step=5.0, base=0.0, experts=0.0, overhead=0.25, chunk=0.25, budget=1, batch=3, kv_tokens=20), BLOCKED)
+@example(server(overhead=16.0, chunk=4.0, budget=2, batch=4), DELAYED)
 @given(SERVERS, clients(WITH_IMAGES))
 @settings(max_examples=300)
 def test_a_jump_over_passes_is_exact(place: SimulatedServer, clients: list[Client]) -> None:

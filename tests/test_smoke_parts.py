@@ -139,6 +139,8 @@ def test_a_pipeline_tells_the_same_settings() -> None:
     assert made.exported({}) == ("OMP_NUM_THREADS=4",)
     assert made.model({}) == "OpenGVLab/InternVL3-8B-AWQ"
     assert made.model({"MODEL": "/m"}) == "/m"
+    edited = changed(made, "import os\n", 'import os\nos.environ.setdefault("NCCL_DEBUG")\n')
+    assert edited.exported({}) == made.exported({})  # Python refuses a line without a default, and none is made up
 
 
 OWN = "#!/bin/bash\nM=/models/x\nexport PORT=${PORT:-8000}\n{}\n"

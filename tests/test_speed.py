@@ -280,6 +280,19 @@ def test_without_a_prefill_budget_a_pass_has_the_batchs_places() -> None:
     assert predict_speed(16, prefill=0).latency_ms.value > predict_speed(16, prefill=16).latency_ms.value
 
 
+def test_an_overloaded_server_answers_what_a_full_batch_does() -> None:
+    """Arrivals beyond it answer no more than a closed loop of as many clients as places; uncapped, they seem to."""
+    closed = resolve(model="qwen2.5-7b-instruct", images=0, concurrency=128)
+    config = configure(closed, max_batch_size=128, prefill_tokens=8192, session_len=16384)
+    full = speed.estimate(closed, config).rps.value
+    overloaded = replace(closed, rps=20 * full)
+    values = {name: coefficient.value for name, coefficient in STORE.coefficients.items()}
+    assert speed.predict_load(overloaded, config, 128, values)[0].rps == pytest.approx(full)
+    assert speed.estimate(overloaded, config, ranged=False).rps.value == pytest.approx(full)
+    assert predict(overloaded, config, ranged=False).speed.rps.value == pytest.approx(full, rel=0.01)  # fewer KV tokens
+    assert speed.estimate(overloaded, config, ranged=False, capped=False).rps.value > 1.01 * full
+
+
 def test_scales_of_host_and_card() -> None:
     """Calibration factors move only what depends on them; factors of 1 change nothing."""
     base, host, card = predict_speed(), predict_speed(host_scale=2.0), predict_speed(card_scale=2.0)
