@@ -28,7 +28,7 @@ from recommender.render import artefact
 from recommender.render.formats import render
 from recommender.smoke import expected_load, phases, record, report
 from recommender.smoke.campaign.plan import name_of, name_of_phase
-from recommender.smoke.client import load, sizing
+from recommender.smoke.client import http, load, sizing
 from recommender.smoke.client.load import LoadPlan, Outcome, Shape, Target
 from recommender.smoke.dryrun import dry_run
 from recommender.smoke.process.gpu import Host
@@ -384,6 +384,13 @@ def test_the_report_has_quantiles_beside_the_predicted_ones() -> None:
     shown = report.text(made, run)
     assert "drawn from: input tokens 60" in shown.replace("\n    ", " ") or "drawn from:" in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_only_images_that_are_asked_for_are_drawn() -> None:
+    """None for texts, whatever size they name; else those of the size."""
+    asks = Shape(images=0, width=32, height=16, prompt_chars=9, output_tokens=1, max_tiles=0)
+    assert http.picture_pools(asks) == {}
+    assert [*http.picture_pools(replace(asks, images=2))] == [(32, 16)]
 
 
 def test_requests_that_are_alike_are_driven_as_before() -> None:

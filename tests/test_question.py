@@ -66,7 +66,7 @@ def test_the_smoke_run_asks_them() -> None:
             sent.append(body)
             return '{"colour": null}', "stop"
 
-    list(checks.check_server(Front(), [], "m", made.resolved, "aGk=", 0, True))  # type: ignore[arg-type]
+    list(checks.check_server(Front(), [], "m", made.resolved, "aGk=", 0, True, False))  # type: ignore[arg-type]
     texts = [body["messages"][0]["content"] for body in sent]
     assert texts[0] == "Which?"
     assert all(part[0]["text"] == "Which?" for part in texts[1:])

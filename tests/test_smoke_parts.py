@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -891,6 +892,17 @@ def test_variables_that_catch_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
         assert checks.intercepting_proxy() == f"http_proxy={server.url}"
 
 
+def test_two_may_look_for_a_proxy_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each on a port of its own: the other's is taken until its proxy has answered."""
+    both = threading.Barrier(2)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(lambda _: (200, b"page%d" % both.wait(10))) as server, ThreadPoolExecutor(2) as pool:
+        monkeypatch.setenv("http_proxy", server.url)
+        looks = [pool.submit(checks.intercepting_proxy) for _ in range(2)]
+        assert [look.result() for look in looks] == [f"http_proxy={server.url}"] * 2
+
+
 def test_gauges_of_all_servers() -> None:
     """The highest of each; lines that mean nothing to us, or nothing at all, are passed over."""
     metrics = Metrics([])
@@ -970,6 +982,11 @@ def test_a_dry_run_without_lmdeploy_refuses_what_the_release_has_not(tmp_path: P
         dryrun.check_options(["/m", "--colour", "red"], "0.18.0", nowhere)
     with pytest.raises(RequestError, match="invalid int value: 'x'"):
         dryrun.check_options(["/m", "--tp", "x"], "0.18.0", nowhere)
+    # An LMDeploy that tells its version but cannot be imported, say for want of a driver, has no parser either.
+    broken = tmp_path / "python"
+    broken.write_text('#!/bin/sh\ncase "$2" in *SubCliServe*) exit 77 ;; esac\necho 0.18.0\n')
+    broken.chmod(0o755)
+    assert dryrun.check_options(["/m", "--tp", "1"], "0.18.0", nowhere) == by
     foreign = launch.parse("lmdeploy serve api_server m", "own.sh")
     with pytest.raises(RequestError, match="omit --dry-run"):
         dryrun.dry_run(foreign, FOUND, nowhere)
@@ -1186,6 +1203,10 @@ def test_a_log_that_repeats_itself_says_nothing_new(tmp_path: Path) -> None:
             file.write(line)
         assert news.has_news() == fresh, line
         assert not news.has_news()
+    now = time.monotonic()
+    with log.open("a") as file:
+        file.write("loaded\n")
+    assert [news.silent_s(now + wait) for wait in (3, 5, 9)] == pytest.approx([0, 2, 6])
 
 
 def test_a_scheduler_that_waits_for_blocks_is_not_out_of_memory() -> None:

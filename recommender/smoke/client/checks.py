@@ -94,7 +94,7 @@ def check_server(
     picture: str,
     max_tiles: int,
     structured: bool,
-    random: bool = False,
+    random: bool,
 ) -> Iterator[str]:
     """Run the checks in order and yield what each proved; raise Failure at the first error.
 
