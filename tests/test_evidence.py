@@ -9,7 +9,7 @@ import pytest
 from artefacts import KNOWLEDGE
 from scipy.stats import binom
 
-from recommender.calibration.first_probe import measured_configuration
+from recommender.calibration.first_probe import measured_configuration, probe_observations
 from recommender.choose.recommend import Recommendation, recommend, recommend_adviser
 from recommender.common.units import MIB
 from recommender.estimate import memory
@@ -40,6 +40,14 @@ def test_the_free_memory_that_the_cache_share_is_taken_of() -> None:
             resolved = resolve_request(Request(gpu=record.gpu, model=start.model), STORE)
             predicted = memory.estimate(resolved, measured_configuration(start, resolved)).free / MIB
             assert predicted == pytest.approx(start.free_before_cache_mib, rel=0.01), start.flags
+
+
+def test_what_the_fit_takes_of_the_first_runs() -> None:
+    """Memory of each start with an image encoder; a rate only of loads of several at once, else latency says it."""
+    for seen in probe_observations(KNOWLEDGE / "evidence" / "earlier", STORE):
+        assert ("rps" in seen.measured) == (seen.concurrency > 1)
+        assert ("latency" in seen.measured) == (seen.concurrency > 0)
+        assert "memory" not in seen.measured or not seen.concurrency
 
 
 def test_memory_of_runs_left_out() -> None:

@@ -466,6 +466,17 @@ def test_latent_attention_without_a_rank_of_queries() -> None:
         assert model_shape.mlp_matrix_parameters(model, tp) == experts / 3 / tp
 
 
+@pytest.mark.parametrize("tp", [1, 2])
+@pytest.mark.parametrize("name", ["deepseek-v2-lite-chat", "glm-4.7-flash", "qwen3-30b-a3b", "qwen2.5-7b-instruct"])
+def test_a_step_of_a_crowd_reads_all_that_is_loaded(name: str, tp: int) -> None:
+    """It meets every expert: all weights of a card but its embeddings and norms, as loaded, not as stored."""
+    model = load(name)
+    embeddings = model.text.vocab * model.text.hidden * 2 // tp
+    loaded = model_shape.weight_bytes_per_rank(model, tp)
+    rest = loaded - embeddings - model_shape.decode_bytes(model, tp, 10**6)
+    assert 0 <= rest <= loaded / 1000
+
+
 def test_sparse_attention_caches_keys_and_reads_what_it_picks() -> None:
     """DeepSeek-V3.2: 61 layers cache 576 numbers and an index key of 128 bytes with a scale of 4, and read 2048."""
     model, dense = load("deepseek-v3.2"), load("deepseek-v3")

@@ -280,6 +280,23 @@ def test_without_a_prefill_budget_a_pass_has_the_batchs_places() -> None:
     assert predict_speed(16, prefill=0).latency_ms.value > predict_speed(16, prefill=16).latency_ms.value
 
 
+def test_a_mix_of_images_is_prepared_as_its_sizes_are_on_average() -> None:
+    """Also beside other requests, which delay the preparation on a host with few cores."""
+    sizes = {(448, 448): 0.25, (1280, 720): 0.75}
+    values = {name: coefficient.value for name, coefficient in STORE.coefficients.items()}
+
+    def prepare(width: int, height: int, mix: str = "") -> float:
+        asked = {"image_width": width, "image_height": height, "image_mix": mix}
+        resolved = resolve(model="internvl3-8b", images=1, concurrency=16, cpus=4, **asked)
+        alone = request_times.estimate_times(resolved, configure(resolved), False, values)
+        return request_times.add_load(alone, resolved, configure(resolved), values).prepare
+
+    mix = ",".join(f"{width}x{height}:{share}" for (width, height), share in sizes.items())
+    mean = math.fsum(share * prepare(*size) for size, share in sizes.items())
+    assert prepare(1280, 720, mix) == pytest.approx(mean)
+    assert mean < 0.95 * prepare(1280, 720)
+
+
 def test_an_overloaded_server_answers_what_a_full_batch_does() -> None:
     """Arrivals beyond it answer no more than a closed loop of as many clients as places; uncapped, they seem to."""
     closed = resolve(model="qwen2.5-7b-instruct", images=0, concurrency=128)

@@ -486,6 +486,9 @@ def test_each_row_that_is_no_request_is_counted(tmp_path: Path) -> None:
     shown = next(line for line in found.summary if line.startswith("not understood"))
     assert "6 input tokens: not a whole number" in shown
     assert shown.endswith("3 other reasons")
+    four = read(tmp_path, "input_tokens,output_tokens\n9,1\n,1\nx,1\n0,1\n-5,1\n")
+    assert next(line for line in four.summary if line.startswith("not understood")).count("1 input tokens: ") == 4
+    assert not any("other reasons" in line for line in four.summary)
 
 
 def test_json_values_that_are_no_numbers(tmp_path: Path) -> None:

@@ -34,6 +34,12 @@ def test_a_typo_gets_the_nearest_names(name: str, meant: str) -> None:
         recommend(Request("h100-sxm-80g", model=name))
 
 
+@pytest.mark.parametrize("name", ["qwen3-vl-8b-instuct", "somebody-with-a-long-name/internvl3-8c"])
+def test_three_names_are_near_at_most(name: str) -> None:
+    """Of the many that differ in a number, whoever's model it is."""
+    assert len(refusal(name).partition("did you mean ")[2].partition("?")[0].split(", ")) == 3
+
+
 def test_a_name_near_others_may_be_a_folder() -> None:
     """A checkpoint that no record has, but whose neighbours are known, is told the same."""
     with pytest.raises(
