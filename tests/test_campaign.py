@@ -586,6 +586,22 @@ def test_pack_asks_for_each_load_as_long(halving: ParsedPlan, tmp_path: Path) ->
     assert [each.id for each in taken] == ["small"]
 
 
+def test_pack_takes_the_latest_of_several(halving: ParsedPlan, tmp_path: Path) -> None:
+    """Records begin with their day, so the last by name is the latest."""
+    launch = halving.launches[0]
+    taken = packed(tmp_path, of(launch, 1, 2, 3), of(launch, 4, 5, 6, id="try-2026-11-23-a"))[1].lines
+    assert [yaml.safe_load(each.evidence)["id"] for each in taken] == ["try-2026-11-23-a"]
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(0, ""), (15, "out-of-memory-image"), (99, "exit code 99"), (130, "stopped by a signal"), (-15, "stopped by a signal")],
+)
+def test_an_outcome_has_a_name(code: int, name: str) -> None:
+    """A shell says 128 and the signal's number, Python its negative."""
+    assert report.describe_outcome(code) == name
+
+
 def test_what_is_no_results_file_is_left_alone(tmp_path: Path) -> None:
     """A file of something else is refused, and stays as it is; so is a second one that is not there."""
     (tmp_path / "kept").mkdir()

@@ -399,6 +399,8 @@ def test_fits_that_are_kept_come_back(tmp_path: Path) -> None:
     told = held_out.list_stale(every, STORE, {"model nobody": {}})
     assert "model nobody: nothing is left out under this name" in told
     assert f"model {every[0].model}: not kept" in told
+    names = [line.removesuffix(": not kept") for line in told[:-1]]
+    assert names == sorted(names)
 
 
 def test_a_changed_coefficient_is_seen(tmp_path: Path) -> None:
