@@ -595,7 +595,13 @@ def test_pack_takes_the_latest_of_several(halving: ParsedPlan, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("code", "name"),
-    [(0, ""), (15, "out-of-memory-image"), (99, "exit code 99"), (130, "stopped by a signal"), (-15, "stopped by a signal")],
+    [
+        (0, ""),
+        (15, "out-of-memory-image"),
+        (99, "exit code 99"),
+        (130, "stopped by a signal"),
+        (-15, "stopped by a signal"),
+    ],
 )
 def test_an_outcome_has_a_name(code: int, name: str) -> None:
     """A shell says 128 and the signal's number, Python its negative."""

@@ -30,7 +30,7 @@ from recommender.knowledge.records import Model
 from recommender.request import checkpoint
 from recommender.request.image_tokens import image_tokens
 from recommender.smoke.filler import write_filler
-from recommender.smoke.weights import gemma, layouts, processors, tensors, tokenizer, values, write
+from recommender.smoke.weights import gemma, hf_config, layouts, processors, qwen35, tensors, tokenizer, values, write
 from recommender.smoke.weights.layouts import WeightsError
 
 STORE = load()
@@ -325,6 +325,19 @@ def test_gemmas_scores_are_scaled_as_published(name: str, scale: int) -> None:
     assert gemma.text_config(STORE.models[name].text)["query_pre_attn_scalar"] == scale
 
 
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        ("qwen3-vl-8b-instruct", [8, 16, 24]),
+        ("qwen3-vl-4b-instruct", [5, 11, 17]),
+        ("qwen3.5-9b", []),
+    ],
+)
+def test_the_layers_that_join_the_language_model_are_the_published(name: str, layers: list[int]) -> None:
+    """deepstack_visual_indexes of the models' config.json."""
+    assert qwen35._stacked_layers(STORE.models[name].vision[0]) == layers
+
+
 def test_llavas_processor_counts_the_class_token() -> None:
     """Its patches, plus the additional ones, less the class token that the strategy drops: the record's tokens.
 
@@ -336,6 +349,18 @@ def test_llavas_processor_counts_the_class_token() -> None:
     patches = (cut["height"] // named["patch_size"]) * (cut["width"] // named["patch_size"])
     dropped = named["vision_feature_select_strategy"] == "default"
     assert patches + named["num_additional_image_tokens"] - dropped == model.vision[0].tokens_per_tile == 576
+
+
+def test_models_with_code_of_their_own_bring_the_class_that_reads_their_configuration() -> None:
+    """No others do. Kimi's code is its tokenizer; of MiniCPM-V and Phi-3.5-vision LMDeploy itself reads the file."""
+    bringing = {name for name in NAMES if hf_config.config_class(STORE.models[name])}
+    assert bringing < {name for name in NAMES if STORE.models[name].remote_code}
+    others = {STORE.models[name].architecture for name in NAMES if STORE.models[name].remote_code} - {
+        STORE.models[name].architecture for name in bringing
+    }
+    assert others == {"DeepseekV3ForCausalLM", "MiniCPMV", "Phi3VForCausalLM"}
+    for name in bringing:
+        compile(hf_config.config_class(STORE.models[name]), name, "exec")
 
 
 def test_loaders_were_asked_for_every_architecture() -> None:
@@ -512,6 +537,8 @@ def test_activations_stay_small(awq: Path) -> None:
         ("qwen2.5-7b-instruct", {"<|endoftext|>": 151643, "<|file_sep|>": 151664}),
         ("internlm2.5-7b", {"<s>": 1, "</s>": 2, "<|im_end|>": 92542}),
         ("internlm3-8b-awq", {"<|im_start|>": 128130, "<|im_end|>": 128131}),
+        ("gemma-2-9b-it", {"<bos>": 2, "<start_of_turn>": 106, "<end_of_turn>": 107}),
+        ("gemma-3-4b-it", {"<bos>": 2, "<start_of_turn>": 105, "<end_of_turn>": 106, "<image_soft_token>": 262144}),
     ],
 )
 def test_special_ids(name: str, wanted: dict[str, int]) -> None:
