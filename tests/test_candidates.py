@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from variants import IMAGES, STORE, TEXT, resolve, store_with, variant
 
+from recommender import Request, estimate, recommend
 from recommender.choose import candidates, prefill_budget
 from recommender.common.errors import RequestError
 from recommender.estimate import cache_sizing, memory
@@ -209,6 +210,32 @@ def test_an_answer_ends_before_the_models_context_does(left: int) -> None:
 def test_what_requests_repeat_is_cached(repeats: dict[str, Any], cached: bool) -> None:
     """A block of a prefix, a conversation's history, or a twentieth of a trace's input."""
     assert first(model=TEXT, prompt_tokens=1000, **repeats).prefix_caching is cached
+
+
+@pytest.mark.parametrize(
+    ("model", "backend", "release", "cached"),
+    [
+        ("gemma-2-9b-it", "pytorch", "0.18.0", False),  # pytorch/engine/executor/base.py:67
+        ("internvl3-8b", "turbomind", "0.12.0", False),  # serve/vl_async_engine.py:32
+        ("internvl3-8b", "turbomind", "0.15.0", False),  # serve/core/vl_async_engine.py:36
+        ("internvl3-8b", "turbomind", "0.16.0", True),
+        ("internvl3-8b", "turbomind", "0.10.0", True),  # only prompts with images pass by the cache
+        ("qwen2.5-vl-7b-instruct", "pytorch", "0.18.0", False),
+        ("llama-3.1-8b-instruct", "pytorch", "0.18.0", True),
+    ],
+)
+def test_a_prefix_cache_that_the_engine_drops_is_neither_set_nor_predicted(
+    model: str, backend: str, release: str, cached: bool
+) -> None:
+    """Texts that repeat 900 of 1,000 tokens: set by hand, such a cache changes no figure."""
+    asked: dict[str, Any] = {"gpu": "h100-sxm-80g", "model": model, "lmdeploy": release, "backend": backend}
+    request = Request(**asked, images=0, prompt_tokens=1000, prefix_tokens=900, output_tokens=50, concurrency=8)
+    assert recommend(request).config.prefix_caching is cached
+    plain = {"--backend": backend}
+    with_cache, without = estimate(request, plain | {"--enable-prefix-caching": "true"}), estimate(request, plain)
+    assert (with_cache.speed.ttft_ms.value < without.speed.ttft_ms.value) is cached
+    if not cached:
+        assert (with_cache.speed, with_cache.memory) == (without.speed, without.memory)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from recommender.estimate.cache_need import count_needed_tokens, shared_tokens
 from recommender.estimate.cache_sizing import BLOCK, session_length, size_cache
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.engines.engine import ENGINES
+from recommender.estimate.prefix_cache import is_dropped
 from recommender.knowledge.eras import default_values
 from recommender.knowledge.store import Store
 from recommender.request.resolved_request import ResolvedRequest
@@ -189,7 +190,7 @@ REPEATED = 0.05
 
 
 def _repeats(resolved: ResolvedRequest) -> bool:
-    """Return whether requests repeat at least a block of what earlier ones had."""
-    if resolved.images:
+    """Return whether requests repeat at least a block of what earlier ones had, and the engine can cache it."""
+    if resolved.images or is_dropped(resolved):
         return False
     return resolved.prefix_tokens >= BLOCK or resolved.turns > 1 or resolved.request.repeated_share >= REPEATED

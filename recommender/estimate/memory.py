@@ -19,6 +19,7 @@ from recommender.estimate.memory_items import (
     vision_workspace,
 )
 from recommender.estimate.model_shape import kv_bytes_per_token
+from recommender.estimate.prefix_cache import as_run
 from recommender.request.resolved_request import ResolvedRequest
 
 
@@ -29,6 +30,7 @@ def estimate(resolved: ResolvedRequest, config: Configuration) -> Memory:
     the one before, so its cache is smaller: blocks, tokens and free memory are those of
     the last one, the items are sums.
     """
+    config = as_run(resolved, config)
     memory = _estimate_server(resolved, config, 0)
     for _ in range(config.share - 1):
         server = _estimate_server(resolved, config, memory.total)

@@ -20,6 +20,7 @@ from recommender.estimate import given_requests, load_profile, uncertainty
 from recommender.estimate.closed_loop import Limit, ServiceTimes, find_limit, share_gpu, solve_loop, token_gap
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.coverage import is_loaded, name_load, name_residual
+from recommender.estimate.prefix_cache import as_run
 from recommender.estimate.request_times import add_load, demands_of
 from recommender.estimate.scheduler.passes import SimulatedAnswer
 from recommender.estimate.scheduler.simulation import LoadFigures, Timed
@@ -170,6 +171,7 @@ def predict_load(
 
     Without ``capped``, which is quicker, the requests/s of servers that do not keep up may be too many.
     """
+    config = as_run(resolved, config)
     point = estimate_servers(resolved, config, concurrency, coefficients)
     if not load_profile.is_simulated(resolved, config, concurrency):
         return point, None
@@ -216,6 +218,7 @@ def replay(resolved: ResolvedRequest, config: Configuration, kv_tokens: int) -> 
     request = resolved.request
     if not request.replay or resolved.images or not resolved.rps:
         return None
+    config = as_run(resolved, config)
     coefficients = scale_coefficients(resolved.store, request.host_scale, request.card_scale)
     times_of = partial(shared_times, concurrency=-(-resolved.concurrency // config.servers), coefficients=coefficients)
     return given_requests.replay_trace(resolved, config, coefficients, times_of, kv_tokens)

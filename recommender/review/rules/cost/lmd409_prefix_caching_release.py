@@ -36,6 +36,7 @@ rule = constraint_rule(
     needs=("model",),
     at="enable-prefix-caching",
     when=lambda case: case.text("enable-prefix-caching") == "true",
+    assume=lambda _: {"request.images": 1},
     first=True,
     by_architecture=True,
 )
