@@ -26,6 +26,7 @@ rule = constraint_rule(
     "error",
     (
         "blackwell-release",
+        "blackwell-torch",
         "compute-capability-floor",
         "compute-capability-in-wheel",
         "fp8-weights-hopper-first",
