@@ -138,3 +138,20 @@ def test_another_format_is_one_line(packed: Any, said: str, tmp_path: Path) -> N
         checkpoint.read(folder(tmp_path, packed), STORE)
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("config.json", json.dumps({**hub_config(STORE.models[DENSE]), "quantization": {"bits": 4}}), "MLX"),
+        ("hf_quant_config.json", '{"quantization": {"quant_algo": "NVFP4"}}', "ModelOpt"),
+        ("modules.json", "[]", "embeddings"),
+    ],
+)
+def test_a_folder_of_another_program_is_no_16_bit_checkpoint(name: str, text: str, says: str, tmp_path: Path) -> None:
+    """Its config.json has no ``quantization_config``: it was planned as the original's 16 bits, as a chat model."""
+    (tmp_path / "config.json").write_text(json.dumps(hub_config(STORE.models[DENSE])))
+    assert checkpoint.read(tmp_path, STORE)[0].text.layers == 32
+    (tmp_path / name).write_text(text)
+    with pytest.raises(CheckpointError, match=f"{name}.*{says}"):
+        checkpoint.read(tmp_path, STORE)

@@ -87,6 +87,30 @@ def test_what_only_pytorch_serves_is_said_so(name: str, architecture: str) -> No
     assert f"({architecture}) with its PyTorch engine only" in line
 
 
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        *((name, "GGUF") for name in ("bartowski/Llama-3.1-8B-Instruct-GGUF", "./q/model-Q4_K_M.gguf", "/m/gguf")),
+        *(("unsloth/gemma-3-27b-it-bnb-4bit", "BNB"), ("mlx-community/Qwen3-8B-4bit", "MLX")),
+        *(("turboderp/Llama-3.1-8B-Instruct-exl2", "EXL2"), ("nvidia/DeepSeek-R1-FP4", "NVFP4")),
+        *((name, "embedding") for name in ("BAAI/bge-m3", "intfloat/multilingual-e5-large", "Qwen/Qwen3-Embedding-8B")),
+    ],
+)
+def test_a_name_that_says_what_lmdeploy_does_not_read_is_no_folder_to_try(name: str, what: str) -> None:
+    """Its folder would be refused too, or would be served as what it is not."""
+    said = refusal(name)
+    assert f"by its name it{'s' if what != 'embedding' else ''}" in said
+    assert what in said
+    assert "path/to/it" not in said
+    assert "did you mean" not in said
+
+
+@pytest.mark.parametrize("name", ["me/gpt-oss-9b-MXFP4", "me/qwen3-bnbx", "me/llama-embedded-controller"])
+def test_words_that_only_resemble_such_a_format_say_nothing(name: str) -> None:
+    """MXFP4 is read."""
+    assert "by its name" not in refusal(name)
+
+
 @pytest.mark.parametrize("name", ["meta-llama/Llama-3.2-90B-Vision-Instruct", "llama-3.2-11b-vision", "me/qwen-audio"])
 def test_a_model_that_sees_is_none_that_reads_text_only(name: str) -> None:
     """No architecture of text is named, and no engine: the name does not say which it is."""

@@ -142,6 +142,7 @@ def _model(folder: Path, config: Mapping[str, Any], like: records.Model, base: r
     text = _language(folder, config)
     _require_sizes(folder, text, base)
     quantization = config.get("quantization_config") or text.get("quantization_config")
+    _refuse_foreign(folder, config if not quantization else {})
     plain = vars(like) | {
         "id": "local-checkpoint",
         "hub": folder.name or str(folder),
@@ -162,6 +163,25 @@ def _model(folder: Path, config: Mapping[str, Any], like: records.Model, base: r
         raise CheckpointError(f"{_config_name(folder)}: {field}: {first['msg']}; fix that entry") from None
     _check(folder, model)
     return model
+
+
+FOREIGN = {
+    "modules.json": "a Sentence Transformers model; LMDeploy serves no embeddings",
+    "hf_quant_config.json": "weights of NVIDIA's ModelOpt, which LMDeploy does not read; use the original, AWQ or GPTQ",
+}
+"""Files of a folder that no engine serves as the config.json beside them says."""
+
+
+def _refuse_foreign(folder: Path, config: Mapping[str, Any]) -> None:
+    """Raise CheckpointError if a folder is another program's, though its config.json names no quantisation."""
+    for name, what in FOREIGN.items():
+        if (folder / name).is_file():
+            raise CheckpointError(f"{shorten_path(str(folder / name))}: {what}")
+    if config.get("quantization"):
+        raise CheckpointError(
+            f"{_config_name(folder)}: quantization: weights of MLX, which LMDeploy does not read; use the original, AWQ "
+            "or GPTQ"
+        )
 
 
 def _text(config: Mapping[str, Any], text: Mapping[str, Any], base: records.TextShape) -> dict[str, Any]:

@@ -247,7 +247,7 @@ def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
         resolve_model(store, request.model)
     except UnknownName:
         from recommender.request.model_folder import find_folder, looks_like_path, shorten_path
-        from recommender.request.unknown_model import explain_unknown
+        from recommender.request.unknown_model import explain_unknown, explain_unserved
 
         folder = find_folder(request.model)
         if folder:
@@ -255,8 +255,9 @@ def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
 
             return resolve_request(replace(request, model=folder), store, checkpoint.read(Path(folder), store))
         if looks_like_path(request.model):
-            shown = shorten_path(request.model)
-            raise UnknownName(f"--model: {shown} is not a folder with a config.json") from None
+            unserved = explain_unserved(Path(request.model).name)
+            why = f": {unserved}" if unserved else " is not a folder with a config.json"
+            raise UnknownName(f"--model: {shorten_path(request.model)}{why}") from None
         release = resolve_release(store, request.lmdeploy, "--lmdeploy")
         raise UnknownName(explain_unknown(store, request.model, release.id)) from None
     return resolve_request(request, store)

@@ -7,6 +7,7 @@ import json
 import re
 from functools import cache
 
+from recommender.common.pattern import pattern
 from recommender.common.text import normal, shorten
 from recommender.knowledge.load import data_root
 from recommender.knowledge.names import SHOWN, models_with_words
@@ -22,6 +23,10 @@ READS = re.compile(r"(?<!V)(?<!VLM)(?<!VLV2)ForCausalLM$")
 """Marks an architecture that reads text only."""
 PARTS = re.compile(r"MTP|Eagle|Draft|Reward")
 """Marks an architecture that only helps another to decode, or does not chat."""
+EMBEDDINGS = pattern(r"(?:.*-)?(?:bge|gte|e5|gme)-.*|(?:.*[-_])?embed(?:ding|dings)?(?:[-_.].*)?", re.IGNORECASE)
+"""Names of embedding models."""
+FORMATS = pattern(r"(?:^|[-_./])(gguf|bnb|mlx|exl[23]|onnx|(?:nv)?fp4)(?:[-_./]|$)", re.IGNORECASE)
+"""Marks the name of a checkpoint whose weights no engine of LMDeploy reads, and the format."""
 UNSERVED = (
     # Its config.json: https://huggingface.co/Intel/GLM-4.5V-int4-AutoRound/blob/main/config.json
     (re.compile(r"glm-?4\.[56]v(?!-?flash)"), "no covered release of LMDeploy has Glm4vMoeForConditionalGeneration"),
@@ -37,6 +42,8 @@ SUFFIX = re.compile(r"(For[A-Z]\w*|LMHeadModel|ChatModel|MTP\w*|Model)$")
 def explain_unknown(store: Store, name: str, release: str) -> str:
     """Return one line: the names that are near, how to use a checkpoint folder, or which engine serves it."""
     shown = f"--model: unknown model {shorten(name)}"
+    if unserved := explain_unserved(name):
+        return f"{shown}: {unserved}"
     last = name.casefold().replace("_", "-").rpartition("/")[2]
     if unserved := next((why for model, why in UNSERVED if model.search(last)), ""):
         return f"{shown}: {unserved}"
@@ -62,6 +69,19 @@ def explain_unknown(store: Store, name: str, release: str) -> str:
             "only, and no record describes one yet (CONTRIBUTING.md)"
         )
     return f"{shown}; see recommend list models, or pass the folder of a checkpoint: --model path/to/it"
+
+
+def explain_unserved(name: str) -> str:
+    """Return what a name says against serving the model: an embedding model, or a format that LMDeploy does not read.
+
+    Empty if it says nothing.
+    """
+    if found := FORMATS.search(name):
+        kind = "4-bit floats (NVFP4)" if "fp4" in found[1].casefold() else found[1].upper()
+        return f"by its name its weights are {kind}, which LMDeploy does not read; use the original, AWQ or GPTQ"
+    if EMBEDDINGS.fullmatch(name.rstrip("/").rpartition("/")[2]):
+        return "by its name it is an embedding model, which LMDeploy does not serve: /v1/embeddings answers HTTP 400"
+    return ""
 
 
 def explain_architecture(architecture: str, release: str) -> str:

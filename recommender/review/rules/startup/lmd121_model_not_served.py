@@ -21,19 +21,15 @@ Use a release or an engine that serves the model. With 0.9.0 or newer:
     lmdeploy serve api_server OpenGVLab/InternVL3-8B-hf
 """
 
-import re
-
 from packaging.version import Version
 
-from recommender.common.pattern import pattern
 from recommender.common.text import shorten
+from recommender.request.unknown_model import EMBEDDINGS
 from recommender.review import checks
 from recommender.review.rule import Case, Diagnostic, Diagnostics, declare
 from recommender.review.rules.constraint_rule import MODEL, constraint_rule
 
 GGUF = ".gguf"
-EMBEDDINGS = pattern(r"(?:bge|gte|e5|gme)-.*|(?:.*[-_])?embed(?:ding|dings)?(?:[-_.].*)?", re.IGNORECASE)
-"""Names of embedding models."""
 
 HEADS_ASKED_UNTIL = Version("0.14.0")
 """The release from which LMDeploy no longer asks for the size of the heads before it takes TurboMind."""
