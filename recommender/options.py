@@ -111,7 +111,7 @@ QUESTION = {
         shell_complete=names("loads"),
         help="Concurrent requests, or low, medium or high. [single]",
     ),
-    "rps": RequestOption("--rps", metavar="R", help="Arrival rate to serve, in requests per second."),
+    "rps": RequestOption("--rps", metavar="R", help="Arrival rate to serve, in requests per second, or as 30/min."),
     "burstiness": RequestOption(
         "--burstiness",
         metavar="CV",

@@ -15,7 +15,14 @@ from test_checkpoint import hub_config
 
 from recommender.common.errors import RequestError
 from recommender.knowledge.load import load
-from recommender.request.command_line import parse_gpu, parse_image, parse_images, positive_float, positive_int
+from recommender.request.command_line import (
+    parse_gpu,
+    parse_image,
+    parse_images,
+    parse_rate,
+    positive_float,
+    positive_int,
+)
 from recommender.request.request import Request
 
 GPU = ["--gpu", "A100-80G"]
@@ -24,7 +31,7 @@ INTERNVL, QWEN2 = (hub_config(load().models[name]) for name in ("internvl3-8b", 
 
 NO_VALUES = {
     "--load": ("0", "-1", "1.5", "1" + "0" * 30, "1e3", ""),
-    "--rps": ("0", "-3", "inf", "1e30", "many"),
+    "--rps": ("0", "-3", "inf", "1e30", "many", "/min", "3/day", "0/h", "1/60", "2/s/s"),
     "--image": ("0x0", "10x", "x10", "448", "-1x5", "448x448x0", "448x448x1000", "999999999x1",
                 "\uff14\uff14\uff18x448", ""),
     "--p99": ("-1", "0", "nan", "NaN", ""),
@@ -173,3 +180,12 @@ def test_a_request_checks_itself(asked: dict[str, Any]) -> None:
     """A request made in Python refuses the same nonsense as the command line."""
     with pytest.raises(RequestError):
         Request(**{"gpu": "l4"} | asked)
+
+
+@pytest.mark.parametrize(
+    ("text", "hourly"),
+    [("2", 7200), ("2/s", 7200), ("30/min", 1800), (" 30 / MIN ", 1800), ("0.5/m", 30), ("90/h", 90), ("1e2/h", 100)],
+)
+def test_a_rate_is_written_by_the_second_the_minute_or_the_hour(text: str, hourly: float) -> None:
+    """What arrives in an hour does not depend on how it is written."""
+    assert parse_rate("--rps", text) * 3600 == pytest.approx(hourly, rel=1e-12)

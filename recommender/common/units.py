@@ -23,6 +23,8 @@ IN_GIB: Mapping[str, float] = {
 """GiB in a unit of memory; a number alone is in GiB, and g is GiB as in docker's options."""
 SECONDS: Mapping[str, float] = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 """Seconds in a unit of time, as log files and compose files write it."""
+PER_SECOND: Mapping[str, float] = {"": 1.0, "s": 1.0, "min": 1 / 60, "m": 1 / 60, "h": 1 / 3600}
+"""Requests/s in a rate by the time after its slash; a number alone is per second."""
 BYTES: Mapping[str, int] = {"": 1, "k": 2**10, "m": MIB, "g": GIB, "t": 2**40}
 """Bytes in a unit of docker's sizes."""
 TOKENS: Mapping[str, float] = {"": 1, "k": 1000, "K": 1024, "m": 1_000_000, "M": 2**20}

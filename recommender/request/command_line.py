@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, get_args
 
 from recommender.common.errors import RequestError
 from recommender.common.text import shorten
-from recommender.common.units import IN_GIB, MS, read_quantity
+from recommender.common.units import IN_GIB, MS, PER_SECOND, read_quantity
 from recommender.request.lengths import parse_tokens
 from recommender.request.question import check_prompt, read_schema
 from recommender.request.request import (
@@ -167,7 +167,7 @@ READ: Mapping[str, Read] = {
     "max_context": _tokens("max_context"),
     "turns": _whole("turns", MAX_TURNS),
     "cpus": _whole("cpus", 4096),
-    "rps": _real("rps", 100_000.0),
+    "rps": lambda option, text: {"rps": parse_rate(option, text)},
     "burstiness": _real("burstiness", 100.0),
     "p99": lambda option, text: {"p99_ms": parse_time(option, text)},
     "ttft": _goal("ttft"),
@@ -190,6 +190,15 @@ def _quantity(option: str, text: str, units: Mapping[str, float], most: float, s
 def parse_time(option: str, text: str) -> float:
     """Return a time in ms, as ``500``, ``500ms`` or ``2s``. Raises RequestError."""
     return _quantity(option, text, MS, 86_400_000, "500, 500ms or 2s")
+
+
+def parse_rate(option: str, text: str) -> float:
+    """Return requests/s of ``2``, ``2/s``, ``30/min`` or ``90/h``. Raises RequestError."""
+    number, _, time = text.partition("/")
+    factor = PER_SECOND.get(time.strip().casefold())
+    if factor is None:
+        raise RequestError(f"{option} {shorten(text, 40)}: write requests/s such as 2, or a rate such as 30/min or 90/h")
+    return positive_float(option, number, 100_000.0) * factor
 
 
 def parse_goal(option: str, text: str) -> tuple[str, float]:
