@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from recommender.common.text import SCRIPT_WIDTH
 from recommender.render.quoting import comment, shell
-from recommender.render.summary import asks_revision, missing
+from recommender.render.summary import asked_of_clients, asks_revision, missing
 
 if TYPE_CHECKING:
     from recommender.choose.recommend import Recommendation
@@ -32,7 +32,8 @@ def command_line(recommendation: Recommendation) -> str:
             options.append(f"{pin} {shell(revision)}")
         elif asks_revision(recommendation):
             options.append(f'{pin} "${{REVISION:?a commit of {where}}}"')
-    head = [comment(missing(recommendation))] if missing(recommendation) else []
+    notes = (asked_of_clients(resolved, recommendation.config), missing(recommendation))
+    head = [comment(note) for note in notes if note]
     variables = [f"{option.name}={shell(option.value)}" for option in emitted if option.kind == "environment"]
     start = [*variables, f"lmdeploy serve api_server {shell(resolved.model_source)}"]
     most = LINES - sum(text.count("\n") + 1 for text in head)

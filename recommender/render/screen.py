@@ -17,6 +17,7 @@ from recommender.render.next_steps import next_steps
 from recommender.render.report import costs_accuracy, on_empty_gpu
 from recommender.render.summary import (
     against_defaults,
+    asked_of_clients,
     describe_goals,
     describe_load,
     gib,
@@ -234,6 +235,8 @@ def _warnings(recommendation: Recommendation) -> Iterator[str]:
         recommendation.findings, key=lambda finding: [*SEVERITIES, "warn", finding.severity].index(finding.severity)
     )
     texts = [f"{SEVERITIES.get(finding.severity, 'warning')}: {finding.message}" for finding in findings]
+    if asked := asked_of_clients(recommendation.resolved, recommendation.config):
+        texts.insert(0, asked)
     if recommendation.request.vram_gib:
         texts += (f"warning: {text.partition('. ')[2]}" for text in on_empty_gpu(recommendation))
     if costs_accuracy(recommendation) and not any("accuracy" in text for text in texts):

@@ -156,6 +156,18 @@ def missing(recommendation: Recommendation) -> str:
     return f"Set REVISION before the start: {WHERE.format(hub=resolved.model.hub)}"
 
 
+def asked_of_clients(resolved: ResolvedRequest, config: Configuration) -> str:
+    """Return which field clients must send with each image, and what happens without it; empty if none."""
+    if not config.max_tiles:
+        return ""
+    tokens = resolved.longest().input_tokens()
+    beyond = f", more than session_len {config.session_len:,}" if tokens >= config.session_len else ""
+    return (
+        f"Clients must send max_dynamic_patch {config.max_tiles} with each image; without it a prompt has "
+        f"{tokens:,} tokens{beyond}."
+    )
+
+
 def summary(recommendation: Recommendation) -> list[str]:
     """Return plain sentences: what this is for, and what to expect of it."""
     resolved, speed = recommendation.resolved, recommendation.speed
@@ -163,6 +175,7 @@ def summary(recommendation: Recommendation) -> list[str]:
     low, high = likely_range(resolved, memory, config.tp)
     scale, digits = (1000, 1) if latency.value >= SECONDS_FROM else (1, 0)
     low_end, high_end = (f"{end / scale:,.{digits}f}" for end in (latency.low, latency.high))
+    asked = asked_of_clients(resolved, config)
     return [
         f"{resolved.model.hub} on {config.cards} x {resolved.gpu.name}, LMDeploy {resolved.release.id}, "
         f"{LABELS[config.backend].title}.",
@@ -170,4 +183,5 @@ def summary(recommendation: Recommendation) -> list[str]:
         f"Predicted: {gib(memory.total)} GiB per GPU ({gib(low)} to {gib(high)}), "
         f"{duration(latency.value)} per request ({low_end} to {high_end}), "
         f"{rate(speed.rps.value, speed.rps.low, speed.rps.high)}; {speed.basis}.",
+        *([asked] if asked else []),
     ]
