@@ -68,3 +68,14 @@ def test_a_review_warns_of_prompts_beyond_the_context(tmp_path: Path, length: st
     _, _, error = run("review", "--optimize", *asked)
     assert f"not optimized: {SAID}" in error
     assert script.read_text() == SCRIPT
+
+
+@pytest.mark.parametrize("command", [(), ("estimate",), ("compare",), ("plan", "--rps", "3")], ids=" ".join)
+def test_a_workload_whose_prefix_fills_the_context_is_refused(command: tuple[str, ...]) -> None:
+    """Agents begin with 10,279 tokens: cut to 8,181 they were planned as if all of those came again."""
+    code, out, error = run(*command, *LLAMA[:4], "--workload", "agent")
+    assert (code, out) == (2, "")
+    assert error == (
+        "--workload agent: its prompts begin with 10,279 tokens, but llama-3-8b-instruct has a context of 8,181 "
+        "without its chat template; name another workload or model"
+    )

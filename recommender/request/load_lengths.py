@@ -77,6 +77,11 @@ def resolve_lengths(request: Request, workload: records.Workload, model: records
         notes = (f"longer prompts are cut so that prompt and answer fit --max-context {most}",)
     elif longest > room and request.workload and not most:
         most = room - 1  # a session holds a token more than prompt and answer
+        if prefix + outputs[-1] >= most:
+            raise RequestError(
+                f"--workload {workload.id}: its prompts begin with {prefix:,} tokens, but {model.id} has a context of "
+                f"{room:,} without its chat template; name another workload or model"
+            )
         notes = (
             f"longer prompts of {workload.id} are cut: {model.id} has a context of {room:,} tokens without its "
             "chat template",
