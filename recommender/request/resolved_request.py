@@ -255,9 +255,10 @@ def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
 
             return resolve_request(replace(request, model=folder), store, checkpoint.read(Path(folder), store))
         if looks_like_path(request.model):
-            unserved = explain_unserved(Path(request.model).name)
-            why = f": {unserved}" if unserved else " is not a folder with a config.json"
-            raise UnknownName(f"--model: {shorten_path(request.model)}{why}") from None
+            shown = shorten_path(request.model)
+            if unserved := explain_unserved(Path(request.model).name):
+                raise UnknownName(f"--model: {shown}: {unserved}") from None
+            raise UnknownName(f"--model: {shown} is not a folder with a config.json") from None
         release = resolve_release(store, request.lmdeploy, "--lmdeploy")
         raise UnknownName(explain_unknown(store, request.model, release.id)) from None
     return resolve_request(request, store)

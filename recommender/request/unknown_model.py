@@ -77,7 +77,7 @@ def explain_unserved(name: str) -> str:
     Empty if it says nothing.
     """
     if found := FORMATS.search(name):
-        kind = "4-bit floats (NVFP4)" if "fp4" in found[1].casefold() else found[1].upper()
+        kind = "NVFP4" if "fp4" in found[1].casefold() else found[1].upper()
         return f"by its name its weights are {kind}, which LMDeploy does not read; use the original, AWQ or GPTQ"
     if EMBEDDINGS.fullmatch(name.rstrip("/").rpartition("/")[2]):
         return "by its name it is an embedding model, which LMDeploy does not serve: /v1/embeddings answers HTTP 400"
