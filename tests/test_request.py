@@ -24,6 +24,7 @@ from recommender.request.command_line import (
     positive_int,
 )
 from recommender.request.request import Request
+from recommender.request.resolved_request import resolve_request
 
 GPU = ["--gpu", "A100-80G"]
 INTERNVL, QWEN2 = (hub_config(load().models[name]) for name in ("internvl3-8b", "qwen2.5-7b-instruct"))
@@ -189,3 +190,27 @@ def test_a_request_checks_itself(asked: dict[str, Any]) -> None:
 def test_a_rate_is_written_by_the_second_the_minute_or_the_hour(text: str, hourly: float) -> None:
     """What arrives in an hour does not depend on how it is written."""
     assert parse_rate("--rps", text) * 3600 == pytest.approx(hourly, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"load": 16}, "load '16': expected text; for a number of requests use concurrency"),
+        ({"images": "2"}, "images '2': expected a number"),
+        ({"model": None}, "model 'None': expected text"),
+        ({"input_lengths": 0.5}, "input_lengths '0.5': expected text"),
+        ({"response_schema": {}}, "response_schema '{}': expected text"),
+    ],
+)
+def test_a_field_of_another_type_is_one_line(fields: dict[str, Any], says: str) -> None:
+    """Programs make this mistake; the command line cannot."""
+    with pytest.raises(RequestError) as raised:
+        Request(gpu="l4", **fields)
+    assert str(raised.value) == says
+
+
+@pytest.mark.parametrize("count", [8, 9, 16])
+def test_more_gpus_than_a_usual_host_has_are_taken_to_be_in_one(count: int) -> None:
+    """Two hosts of 8 need options that no output sets, so a note says what is assumed."""
+    notes = resolve_request(Request(gpu="h100-sxm-80g", gpu_count=count), load()).notes
+    assert any("to be in one host" in note and str(count) in note for note in notes) is (count > 8)

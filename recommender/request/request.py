@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from recommender.common.errors import RequestError
 from recommender.common.text import shorten
+from recommender.request.field_types import check_types
 from recommender.request.lengths import MixRequest, read_lengths
 from recommender.request.question import check_prompt, check_schema
 
@@ -194,6 +195,7 @@ class Request:
 
     def __post_init__(self) -> None:
         """Raise RequestError for a value that makes no sense."""
+        check_types(self)
         self._check_numbers()
         self._check_servers()
         if self.revision and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}", self.revision):
@@ -212,9 +214,7 @@ class Request:
             ("--goal", self.goal, Goal),
             ("--kv", self.kv, KvChoice),
             ("--backend", self.backend, BackendChoice),
-            ("--ttft", self.ttft_at, Quantile),
-            ("--tpot", self.tpot_at, Quantile),
-            ("--latency", self.latency_at, Quantile),
+            *((f"--{figure}", getattr(self, f"{figure}_at"), Quantile) for figure in get_args(Figure)),
         )
         for option, value, allowed in words:
             if value not in get_args(allowed):

@@ -26,6 +26,9 @@ from recommender.request.request import DEFAULT_CPUS, Request, read_mix
 if TYPE_CHECKING:
     from recommender.knowledge import records
 
+HOST_GPUS = 8
+"""GPUs of a usual large host; few have more."""
+
 
 @dataclass(frozen=True)
 class ResolvedRequest:
@@ -174,7 +177,9 @@ def _assumed(request: Request, model: records.Model) -> tuple[str, ...]:
     cores = f"assuming a host of {DEFAULT_CPUS} CPU cores (pass --cpus to change)"
     images = request.max_context and request.images and model.vision
     context = ("--max-context limits text; images come on top",) if images else ()
-    return (*context, *((cores,) if request.cpus == DEFAULT_CPUS else ()))
+    host = f"taking all {request.gpu_count} GPUs to be in one host: no output here spreads a model over several"
+    hosts = (host,) if request.gpu_count > HOST_GPUS else ()
+    return (*context, *hosts, *((cores,) if request.cpus == DEFAULT_CPUS else ()))
 
 
 def resolve_request(
