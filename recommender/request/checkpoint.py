@@ -179,8 +179,8 @@ def _refuse_foreign(folder: Path, config: Mapping[str, Any]) -> None:
             raise CheckpointError(f"{shorten_path(str(folder / name))}: {what}")
     if config.get("quantization"):
         raise CheckpointError(
-            f"{_config_name(folder)}: quantization: weights of MLX, which LMDeploy does not read; use the original, AWQ "
-            "or GPTQ"
+            f"{_config_name(folder)}: quantization: weights of MLX, which LMDeploy does not read; use the original, "
+            "AWQ or GPTQ"
         )
 
 

@@ -197,7 +197,7 @@ def parse_rate(option: str, text: str) -> float:
     number, _, time = text.partition("/")
     factor = PER_SECOND.get(time.strip().casefold())
     if factor is None:
-        raise RequestError(f"{option} {shorten(text, 40)}: write requests/s such as 2, or a rate such as 30/min or 90/h")
+        raise RequestError(f"{option} {shorten(text, 40)}: write requests/s such as 2, or as 30/min or 90/h")
     return positive_float(option, number, 100_000.0) * factor
 
 
