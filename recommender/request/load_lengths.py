@@ -76,12 +76,7 @@ def resolve_lengths(request: Request, workload: records.Workload, model: records
     if longest < prompt_in_turn(prompts[-1], outputs[-1], turns - 1, prefix, 0) + outputs[-1]:
         notes = (f"longer prompts are cut so that prompt and answer fit --max-context {most}",)
     elif longest > room and request.workload and not most:
-        most = room - 1  # a session holds a token more than prompt and answer
-        if prefix + outputs[-1] >= most:
-            raise RequestError(
-                f"--workload {workload.id}: its prompts begin with {prefix:,} tokens, but {model.id} has a context of "
-                f"{room:,} without its chat template; name another workload or model"
-            )
+        most = _cut_to_context(workload, model, prefix, outputs[-1])
         notes = (
             f"longer prompts of {workload.id} are cut: {model.id} has a context of {room:,} tokens without its "
             "chat template",
@@ -89,6 +84,18 @@ def resolve_lengths(request: Request, workload: records.Workload, model: records
     mean_output = _mean(outputs)
     pairs = [prompt_in_turn(prompt, mean_output, turn, prefix, most) for prompt in prompts for turn in range(turns)]
     return LoadLengths(prompts, outputs, _mean(pairs), mean_output, prefix, turns, most, notes)
+
+
+def _cut_to_context(workload: records.Workload, model: records.Model, prefix: int, answer: int) -> int:
+    """Return the most tokens of prompt and answer in the model's context. Raises RequestError without room for both."""
+    room = model.text.max_positions - model.chat_tokens
+    most = room - 1  # a session holds a token more than prompt and answer
+    if prefix + answer >= most:
+        raise RequestError(
+            f"--workload {workload.id}: its prompts begin with {prefix:,} tokens, but {model.id} has a context of "
+            f"{room:,} without its chat template; name another workload or model"
+        )
+    return most
 
 
 def exceeds_context(tokens: int, model: records.Model) -> RequestError:

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from recommender.common.errors import RequestError
 from recommender.common.text import shorten
-from recommender.request.field_types import check_types
 from recommender.request.lengths import MixRequest, read_lengths
 from recommender.request.question import check_prompt, check_schema
 
@@ -195,7 +194,6 @@ class Request:
 
     def __post_init__(self) -> None:
         """Raise RequestError for a value that makes no sense."""
-        check_types(self)
         self._check_numbers()
         self._check_servers()
         if self.revision and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}", self.revision):
@@ -266,6 +264,8 @@ class Request:
 
     def _check_servers(self) -> None:
         """Raise RequestError for a load given twice, and for GPUs over which no model is split."""
+        if not isinstance(self.load, str):
+            raise RequestError(f"load {short(self.load)}: expected a name; for a number of requests use concurrency")
         if self.load and self.concurrency:
             raise RequestError(f"--load {shorten(self.load, 40)} and {self.concurrency} exclude each other; give one")
         if self.tp not in (0, 1, 2, 4, 8, 16) or self.tp > self.gpu_count:
