@@ -111,6 +111,13 @@ def test_the_same_edit_of_two_rules_is_made_once() -> None:
     assert (made.source.whole, len(made.applied)) == ("one 2", 2)
 
 
+def test_all_broken_line_ends_of_a_command_are_repaired_at_once() -> None:
+    """One alone would move the break to the next line."""
+    text = "lmdeploy serve api_server m \\ \n  --tp 2 \\\n  --dp 1 \\\t\n  --server-port 8000\n"
+    repaired = mended(text, engine.rule("LMD129"))
+    assert repaired.source.text == text.replace("\\ \n", "\\\n").replace("\\\t\n", "\\\n")
+
+
 def test_a_repair_that_does_not_mend_is_taken_back() -> None:
     """The other repairs are applied; the undone one is listed."""
     made = mended("bad odd", replacing("LMD901", "bad", "good"), replacing("LMD902", "odd", "odd odd"))

@@ -23,11 +23,14 @@ Remove blanks at the ends of lines, convert the file with `dos2unix`, and keep i
       --server-port 8000
 """
 
+from collections.abc import Iterator
+
 from recommender.common.pattern import pattern
 from recommender.review.rule import Diagnostic, Diagnostics, Fix, script_rule
-from recommender.review.script.model import Script
+from recommender.review.script.model import Script, Span
 
 BLANK = pattern(r"[^\n]*?\\([ \t]+)(?=\n)")
+CONTINUED = pattern(r"[^\n]*\\([ \t]*)\n")
 KINDS = ("bash", "command", "docker", "lines", "steps", "compose", "kubernetes", "markdown")
 
 
@@ -49,5 +52,13 @@ def rule(script: Script) -> Diagnostics:
                 place,
                 "A blank follows the backslash, so the command ends here with a stray word.",
                 "LMDeploy's parser rejects the word, and bash runs the next line as a program.",
-                Fix(((place, ""),), "remove the blank"),
+                Fix(tuple(_blanks(script, launch.place.end)), "remove the blank"),
             )
+
+
+def _blanks(script: Script, at: int) -> Iterator[tuple[Span, str]]:
+    """Yield the repair of every line that the command meant to continue: one alone would only move the break."""
+    while match := CONTINUED.match(script.text, at):
+        if match[1]:
+            yield script.place(*match.span(1)), ""
+        at = match.end()
