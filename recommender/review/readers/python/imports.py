@@ -11,6 +11,8 @@ from recommender.review.script.source_map import Field, Piece, SourceText
 
 SERVING = "lmdeploy.serve."
 """Modules below it move from release to release."""
+SERVER = "lmdeploy.serve.openai.api_server"
+"""Its ``serve`` starts a server in each release; that of LMDeploy's package does not."""
 
 
 class Imports(NamedTuple):
@@ -28,7 +30,8 @@ def imports(values: Values) -> Imports:
             ours = (node.module or "").partition(".")[0] == "lmdeploy"
             for alias in node.names:
                 if ours:
-                    found.origins[alias.asname or alias.name] = alias.name
+                    origin = f"{node.module}.{alias.name}" if node.module == SERVER else alias.name
+                    found.origins[alias.asname or alias.name] = origin
                 else:
                     found.foreign.add(alias.asname or alias.name)
         elif isinstance(node, ast.Import):
