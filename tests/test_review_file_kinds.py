@@ -151,6 +151,17 @@ TEXTS = [
     ("x.ps1", f"$s = @'\n{SERVE} --tp 2\n'@\n$s -replace '`r', '' | wsl -d x -- bash -s\n", "2"),
     ("x.sh", f"seq 2 | xargs -I{{}} sh -c 'A={{}} {SERVE} --tp 2'", "2"),
     ("x.sh", f"seq 2 | xargs -I{{}} sh -c '{SERVE} --tp {{}}'", None),
+    ("x.sh", f"TP=2\nbash -c \"# it's so\n{SERVE} --tp '$TP'\"\n", "2"),
+    ("x.sh", f'TP=2\nbash -c "{SERVE} --hf-overrides \'{{\\"a\\": 1}}\' --tp \'${{TP}}\'"\n', "2"),
+    ("x.sh", f"TP=2\nbash -c \"{SERVE} --tp '\\$TP'\"\n", "$TP"),
+    ("x.sh", f"TP=2\ncat > run.sh <<END\n{SERVE} --tp '$TP'\nEND\n", "2"),
+    ("x.sh", f"TP=2\ncat > run.sh <<'END'\n{SERVE} --tp '$TP'\nEND\n", "$TP"),
+    ("x.sh", f"TP=1\nlet TP=N/8\n{SERVE} --tp $TP\n", None),
+    ("x.sh", f'TP=1\nfor i in 1 2 3; do\n{SERVE} --tp $TP &\nlet "TP *= 2"\ndone\n', None),
+    ("x.bat", f"{SERVE} > log 2>&1 --tp 2\n", "2"),
+    ("x.bat", f"for /f \"tokens=*\" %%c in ('ps \"%LMDEPLOY_ID%\"') do (\n  stop %%c\n)\n{SERVE} --tp 2\n", "2"),
+    ("Makefile", f"N ?= 2\nserve:\n\t{SERVE} $(if $(M),--eager-mode) $(if $(N),--tp $(N))\n", "2"),
+    ("prod.makefile", f"N ?= 2\nserve:\n\t{SERVE} --tp $(N)\n", "2"),
 ]  # fmt: skip
 
 
@@ -439,6 +450,26 @@ def test_a_script_that_echo_writes_in_a_dockerfile_is_read() -> None:
     assert not launch.extra
 
 
+@pytest.mark.parametrize("writes", ["cat > run.sh <<'END'\n{}\nEND\n", "echo '{}' > run.sh\n"])
+def test_a_script_that_is_written_gets_its_words_later(writes: str) -> None:
+    """So its model is unknown, not missing."""
+    found = review("x.sh", writes.format('exec lmdeploy serve api_server "$@"'))
+    assert [finding.rule.id for finding in found.findings if finding.severity == "error"] == []
+    assert len(found.script.launches) == 1
+
+
+def test_functions_of_make_are_no_shell() -> None:
+    """A recipe that starts something else beside a server is no finding."""
+    build = 'docker build $(if $(X),--build-arg A="$(X)") -t lmdeploy . && \\\n\techo'
+    assert rules_found("Makefile", f"build:\n\t{build}\nserve:\n\t{SERVE} --tp 2\n") == []
+
+
+def test_the_image_of_a_truss_is_the_release() -> None:
+    """It stands in a map beside the command."""
+    text = f"base_image:\n  image: openmmlab/lmdeploy:v0.9.1-cu12\ndocker_server:\n  start_command: {SERVE}\n"
+    assert "LMD102" in rules_found("config.yaml", text.replace(SERVE, f"{SERVE} --trust-remote-code"))
+
+
 def test_the_image_that_a_program_names_is_the_release() -> None:
     """As in Modal, where no container is described otherwise."""
     text = (
@@ -584,6 +615,14 @@ def test_a_block_of_another_shell_goes_on_in_its_way(language: str, code: str) -
     """Of PowerShell's blocks, some hold what bash takes too."""
     (launch,) = read("a.md", f"```{language}\n{code}```\n").launches
     assert given_options(launch) == {"--tp": ["2"]}
+
+
+def test_a_block_without_a_language_may_go_on_as_powershell_does() -> None:
+    """So its server runs in the image that the command names."""
+    text = "```\ndocker run --gpus all `\n  openmmlab/lmdeploy:v0.9.1-cu12 `\n  lmdeploy serve api_server m\n```\n"
+    (launch,) = read("a.md", text).launches
+    assert launch.container is not None
+    assert launch.container.image is not None
 
 
 def test_an_option_with_a_dot_is_the_one_before_it() -> None:

@@ -48,7 +48,7 @@ PROGRAM_NAMES = pattern(r"(?i)jenkinsfile(?:\..*)?")
 OTHER_NAMES = pattern(r"(?:vagrant|rake|brew|gem)file")
 STARLARK = "tiltfile"
 """Files in Starlark, a subset of Python."""
-LINES = pattern(r"(?i)(?:gnu)?makefile(?:\..*)?|procfile(?:\..*)?|\.?justfile|crontab")
+LINES = pattern(r"(?i)(?:.*\.|gnu)?makefile(?:\..*)?|procfile(?:\..*)?|\.?justfile|crontab")
 STEPS = pattern(r"(?m)^[ \t]*(?:-[ \t]+)?(?:steps|stages|script|before_script)[ \t]*:")
 """Keys of a workflow, whose services are not compose's."""
 PROCESSES = pattern(r"(?m)^[\"']?processes[\"']?[ \t]*:")

@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 
 from recommender.common.pattern import pattern
 from recommender.review.readers.assignments import ASSIGNED, beside_values, value_of, word_of
-from recommender.review.readers.makefile import Makefile
+from recommender.review.readers.makefile import Makefile, without_functions
 from recommender.review.script.model import Comment, Embedded, Script, Word
 from recommender.review.script.source_map import Mapped, SourceText
 from recommender.review.script.variables import Variables
@@ -38,7 +38,7 @@ POSITIONAL = pattern(r"\{posargs(?::(?P<default>[^{}\n]*))?\}")
 """tox: the caller's words, or their default."""
 MACRO = pattern(r"\$\((?P<make>\w+)\)|\{\{[ \t]*(?P<just>\w+)[ \t]*\}\}|%\((?:ENV_)?(?P<super>\w+)\)[sd]|\$(?=\$)")
 # A justfile: its recipes are indented with blanks too, and their parameters have defaults.
-MAKEFILE = pattern(r"(?i)(?:.*[/\\])?(?:(?:gnu)?makefile(?:\.\w+)?|[^/\\]*\.mk)")
+MAKEFILE = pattern(r"(?i)(?:.*[/\\])?(?:(?:[^/\\]*\.|gnu)?makefile(?:\.\w+)?|[^/\\]*\.mk)")
 INLINE = pattern(r"[^\s:=#;][^:=;\n]*::?(?!=)[^;=\n]*;(?P<recipe>.*)", re.DOTALL)
 PROGRAM = pattern(r"#![^\n]*python")
 MOST_SCRIPTS, MOST_TARGETS = 100, 8
@@ -98,8 +98,8 @@ def read(script: Script) -> Script:
             if just and PROGRAM.match(part.code):
                 run.embedded.append(Embedded("recipe.py", start, end, tuple(_filled(code.code, start, end, variables))))
             else:
-                where = Where(background=group in TOGETHER)
-                _start(run, _plain(part), environment, where, make.targets if make is not None else ())
+                text = _plain(without_functions(part) if make else part)
+                _start(run, text, environment, Where(group in TOGETHER), make.targets if make else ())
     return complete_script(replace(script, comments=tuple(comments)), run, [])
 
 

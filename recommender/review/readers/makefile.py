@@ -7,6 +7,7 @@ from typing import NamedTuple
 from recommender.common.pattern import pattern
 from recommender.review.readers.assignments import beside_values, value_of, word_of
 from recommender.review.script.model import Word
+from recommender.review.script.source_map import Mapped
 from recommender.review.shell.state import Run
 
 DEFINED = pattern(
@@ -27,6 +28,10 @@ CONDITION = pattern(
 )
 """A line of make's conditionals; one of another form is not evaluated."""
 INCLUDED = pattern(r"[-s]?include[ \t]+(?P<name>[^\s$]+)[ \t]*")
+FUNCTION = pattern(r"(?<!\$)\$\((?!shell\b)[a-z-]+[ \t]")
+CHOICE = pattern(r"\$\(if[ \t]+\$[({](?P<name>\w+)[)}][ \t]*,(?P<then>[^,]*)\)")
+"""Words that depend on whether a variable is empty."""
+BRACKET = pattern(r"[()]")
 MOST_LINES, MOST_BRANCHES = 100, 10
 """Included files and conditionals; conditionals within each other."""
 
@@ -111,3 +116,28 @@ def _holds(line: re.Match[str], variables: Mapping[str, Word]) -> bool | None:
         return None
     equal = value != "" if line["name"] else value == line["right"].strip()
     return equal != line["kind"].startswith("ifn")
+
+
+def without_functions(text: Mapped) -> Mapped:
+    """Return a command as the shell gets it: ``$(if $(X),--tp $(X))`` as an expansion, any other function unknown."""
+    changes: list[tuple[int, int, str]] = []
+    done = 0
+    for call in FUNCTION.finditer(text.code):
+        if call.start() < done:
+            continue
+        done = _closed(text.code, call.start() + 1)
+        if choice := CHOICE.fullmatch(text.code, call.start(), done):
+            changes += [(call.start(), choice.start("then"), f"${{{choice['name']}:+"), (done - 1, done, "}")]
+        else:
+            changes.append((call.start(), done, '"$@"'))
+    return text.replaced(changes)
+
+
+def _closed(code: str, start: int) -> int:
+    """Return where the bracket that opens here is closed, or the end."""
+    depth = 0
+    for bracket in BRACKET.finditer(code, start):
+        depth += 1 if bracket[0] == "(" else -1
+        if not depth:
+            return bracket.end()
+    return len(code)

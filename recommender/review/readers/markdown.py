@@ -47,6 +47,8 @@ IN_TEXT = pattern(
 """A command that begins a line of prose or an item of a list: with a model's path or an option, so no sentence."""
 POWERSHELL = pattern(r"(?m)`[ \t]*$|\$env:\w")
 """What only PowerShell has; a block may be called so and hold what bash takes too."""
+CONTINUED = pattern(r"(?m)[ \t]`[ \t]*$")
+"""A line that PowerShell continues, whatever its block is called."""
 YAML = pattern(r"(?m)^[ \t>]*(?:-[ \t]+)?[\"']?[\w./-]+[\"']?:(?:[ \t\n]|$)|^[ \t>]*[\[{]")
 PROMPT = pattern(r"(?m)^[ \t]*\$ (?P<line>(?:[^\n\\]|\\.|\\\n)*)")
 
@@ -82,6 +84,8 @@ def _parts(text: str, block: re.Match[str]) -> Iterator[tuple[str, int, int]]:
         name == "block.yaml" and LAUNCH.search(text, start, end) and not YAML.search(text, start, end)
     ):
         name = "block.ps1" if POWERSHELL.search(text, start, end) else "block.sh"
+    if name == "block.sh" and CONTINUED.search(text, start, end):
+        name = "block.ps1"
     prompts = list(PROMPT.finditer(text, start, end)) if name == "block.sh" else []
     if name:
         yield from ((name, *each.span("line")) for each in prompts)

@@ -52,6 +52,8 @@ INPUTS = (
     ("spec", "inputs"),
 )
 """Where workflows declare what their caller may give, with defaults."""
+AROUND = ("container", "base_image")
+"""Maps that name the image of what stands beside them: in a workflow, in a configuration of Truss."""
 JSON_COMMENT = pattern(r"(\"(?:[^\"\\\n]|\\.)*+\"?)|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
 STARTS = pattern(r"(?m)^[ \t]*\[Service\][ \t]*$(?:\n(?![ \t]*\[).*)*?\n[ \t]*ExecStart[ \t]*=")
 MOST_COMMANDS = 300
@@ -202,7 +204,8 @@ class _StepReader:
         for name in ENVIRONMENTS:
             own = variables(self.page, node.get(name))
             environment |= {key: _literal(self.page, word, around.environment) for key, word in own.items()}
-        image = node.get("image", "name") or node.get("container", "image") or of_task(node, "image")
+        image = node.get("image", "name") or of_task(node, "image")
+        image = next((found for key in AROUND if (found := node.get(key, "image")) is not None), image)
         image = node.get("image", "repository") or image
         port = one_word(self.page, node.get("network", "port", "to"))
         around = replace(around, ports=(port,)) if port is not None else around

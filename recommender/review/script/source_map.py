@@ -6,7 +6,7 @@ A reader parses the text and knows the file offset of each character. Offsets co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -23,6 +23,10 @@ FOLDER = pattern(r"(?:dir|root|path|home|base|folder|cache|workspace)s?\b", re.I
 BLANK_RUN = pattern(r"[ \t\n]+")
 # Characters that a backslash escapes in double quotes.
 ESCAPED = pattern(r"\\([$`\"\\\n])")
+QUOTED = pattern(r"\\.|\"(?:\\.|[^\"\\])*\"|(?<!\S)#[^\n]*|'(?P<single>[^']*)'", re.DOTALL)
+EXPANDED = pattern(r"\$[\w{(@*#?!-]")
+"""What double quotes expand."""
+SPECIAL = frozenset('"\\`')
 
 
 class Mapped(NamedTuple):
@@ -50,14 +54,27 @@ class Mapped(NamedTuple):
 
     def part(self, start: int, end: int, unescape: bool = False) -> Mapped:
         """Return a range as a text of its own; ``unescape``: it is in double quotes."""
-        code = self.code[start:end]
-        if not unescape or "\\" not in code:
-            return Mapped(code, self.at[start:end])
-        # An escaped line end disappears: the inner shell sees one line.
-        escapes = ((escape.start(), escape.end() - (escape[1] != "\n")) for escape in ESCAPED.finditer(code))
-        gone = {at for first, last in escapes for at in range(first, last)}
-        # An escaped dollar stays for the inner shell to expand.
-        return Mapped(code, self.at[start:end]).without(gone)
+        part = Mapped(self.code[start:end], self.at[start:end])
+        if not unescape:
+            return part
+        # An escaped line end disappears: the inner shell sees one line. An escaped dollar stays for it to expand.
+        escapes = [(escape.start(), escape.end() - (escape[1] != "\n")) for escape in ESCAPED.finditer(part.code)]
+        kept = part.without({at for first, last in escapes for at in range(first, last)}) if escapes else part
+        return kept._opened({part.at[first + 1] for first, _ in escapes})
+
+    def _opened(self, escaped: Container[int]) -> Mapped:
+        """Return a text from double quotes without the single quotes that stop no expansion there.
+
+        ``bash -c "serve '$MODEL'"`` expands it. ``escaped``: where characters are that a backslash keeps from that.
+        """
+        changes: list[tuple[int, int, str]] = []
+        for quoted in QUOTED.finditer(self.code) if "'" in self.code else ():
+            first, last = quoted.span("single")
+            text = self.code[max(first, 0) : max(last, 0)]
+            dollars = [first + dollar.start() for dollar in EXPANDED.finditer(text)]
+            if dollars and SPECIAL.isdisjoint(text) and not any(self.at[at] in escaped for at in dollars):
+                changes += [(first - 1, first, '"'), (last, last + 1, '"')]
+        return self.replaced(changes)
 
     def replaced(self, changes: Iterable[tuple[int, int, str]]) -> Mapped:
         """Return the text with ranges replaced, in their order; a new text has the place of the old one."""

@@ -48,8 +48,8 @@ class Unwrapped:
     background: bool = False
     server: bool = False
     unread: list[ReadProblem] = field(default_factory=list)
-    arguments: list[Field] = field(default_factory=list)
-    """The words behind the script, which it has as $0, $1…"""
+    arguments: list[Field] | None = field(default_factory=list)
+    """The words behind the script, which it has as $0, $1…; None if whoever runs it later gives them."""
     filled: bool = False
     """Another program puts words into the command, so that it is not written as it runs."""
     container_name: str = ""

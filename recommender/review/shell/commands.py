@@ -20,7 +20,7 @@ from recommender.review.shell.heredocs import quiet
 from recommender.review.shell.inner_scripts import read_nested
 from recommender.review.shell.source_command import exported_file, source
 from recommender.review.shell.state import Run, Where
-from recommender.review.shell.survey import GIVEN
+from recommender.review.shell.survey import GIVEN, LET
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -310,6 +310,11 @@ def _read_into(run: Run, fields: list[Field], where: Where) -> None:
             run.state.variables[field.value or ""] = Variable()
 
 
+def _let(run: Run, fields: list[Field], where: Where) -> None:
+    for field in fields:
+        run.state.forget(LET.findall(field.known_prefix))
+
+
 def _printf(run: Run, fields: list[Field], where: Where) -> None:
     if len(fields) > 1 and fields[0].value == "-v":
         _read_into(run, fields[1:2], where)
@@ -336,6 +341,7 @@ BUILTINS: dict[str, Callable[[Run, list[Field], Where], None]] = {
     "mapfile": _read_into,
     "readarray": _read_into,
     "getopts": _read_into,
+    "let": _let,
     "printf": _printf,
     "trap": _trap,
     "alias": aliases.define,

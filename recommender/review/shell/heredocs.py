@@ -79,7 +79,7 @@ def heredoc(shell: Shell, node: Node, body: Node, where: Where) -> bool:
         expands = _expands(shell, redirect)
         run.embedded.append(Embedded(target, *span, tuple(_expanded(run, target, *span)) if expands else ()))
     elif target and LAUNCH.search(shell.words.raw(inner)):
-        return read_nested(run, Unwrapped(fields, unwrapped.environment, nested=text), where)
+        return read_nested(run, Unwrapped(fields, unwrapped.environment, nested=text, arguments=None), where)
     else:
         run.followed.append(span)  # printed, or data
     return bool(target)
@@ -131,7 +131,7 @@ def leftovers(shell: Shell, root: Node) -> None:
             continue
         inner = _plain_lines(mapped.part(node.start_byte + 1, node.end_byte - 1, node.type == "string"))
         text = Field((), 0, 0, inner=(inner, 0, len(inner.code), False))
-        read_nested(run, Unwrapped([], {}, nested=text), Where())
+        read_nested(run, Unwrapped([], {}, nested=text, arguments=None), Where())
 
 
 def _plain_lines(text: Mapped) -> Mapped:

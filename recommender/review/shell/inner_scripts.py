@@ -72,7 +72,7 @@ def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
             name: variable._replace(exported=name in unwrapped.environment)
             for name, variable in run.state.variables.items()
         }
-    run.state.arguments = tuple(unwrapped.arguments)
+    run.state.arguments = None if unwrapped.arguments is None else tuple(unwrapped.arguments)
     walk(run, text, where.deeper(background=unwrapped.background))
     run.state, run.container, run.image = kept, outside, image
     return True

@@ -17,7 +17,7 @@ from recommender.review.shell.state import Run, Where, export
 # Sourced scripts that set up a shell but leave the script's variables alone.
 HARMLESS = pattern(
     r"(?:^|/)(?:activate|\.?bashrc|\.?profile|\.?bash_profile|conda\.sh|mamba\.sh|nvm\.sh|setvars\.sh|set_env\.sh"
-    r"|modules?\.sh|module|bash)$"
+    r"|modules?\.sh|module|bash|\.cargo/env|\.local/bin/env|etc/profile\.d/[\w.-]+)$"
 )
 # ``export $(grep -v '^#' .env | xargs)``
 EXPORTED_FILE = pattern(r"\$\([^()]*?([\w./-]*\.env(?:\.\w+)?)\b[^()]*\)")

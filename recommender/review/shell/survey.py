@@ -31,6 +31,8 @@ ARITHMETIC = frozenset(_ARITHMETIC.split())
 GIVEN = pattern(r"\"?\$(?:[1-9]|OPTARG|\{(?:[1-9]|OPTARG)(?:[#%][^{}]*)?\}|\{\w+##?\*=\})\"?")
 """What the caller gives: an argument of the script, or of one of its options."""
 READERS = frozenset({"read", "mapfile", "readarray", "getopts", "unset"})
+LET = pattern(r"\b[A-Za-z_]\w*(?=\s*(?:[-+*/%&|^]?=(?!=)|<<=|>>=|\+\+|--))|(?<=\+\+|--)[A-Za-z_]\w*")
+"""What an expression of ``let`` sets."""
 
 
 @dataclass
@@ -131,10 +133,12 @@ def _name(result: Survey, page: SourceText, mapped: Mapped, node: Node, parent: 
 
 
 def _reads(result: Survey, mapped: Mapped, node: Node) -> None:
-    """Collect the names that ``read`` and similar commands set."""
+    """Collect the names that ``read``, ``let`` and similar commands set."""
     name = node.child_by_field_name("name")
-    if name is None or mapped.code[name.start_byte : name.end_byte] not in READERS:
-        return
-    for child in node.children[:20]:
+    command = mapped.code[name.start_byte : name.end_byte] if name is not None else ""
+    for child in node.children[1:20] if command == "let" else ():
+        text = mapped.code[child.start_byte : child.end_byte]
+        result.sets += [(child.start_byte, set_there) for set_there in LET.findall(text)]
+    for child in node.children[:20] if command in READERS else ():
         if child.type == "word":
             result.sets.append((child.start_byte, mapped.code[child.start_byte : child.end_byte]))

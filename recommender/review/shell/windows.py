@@ -22,7 +22,7 @@ POWERSHELL = pattern(
     r"""(?P<inline>(?im:^[ \t]*(?:if|elseif)[ \t]*\([^\n{}]*\)[ \t]*\{)(?=[^\n{}]*\}[ \t]*(?:\n|\Z)))
     |(?P<note><\#(?:.*?\#>|.*)|(?<![^\s;])\#[^\n]*
         |(?im:^[ \t]*(?:\}[ \t]*)?(?:(?:if|else\w*|foreach|for|while|do|try|catch|finally|function|switch)\b
-            (?![^\n]*lmdeploy)[^\n]*|[{}][ \t]*$)))
+            (?![^\n]*\blmdeploy\b)[^\n]*|[{}][ \t]*$)))
     |(?P<join>`[ \t]*\n)
     |(?P<head>(?im:^[ \t]*param[ \t]*\())
     |(?P<process>(?m:^[ \t]*)(?:\$\w+[ \t]*=[ \t]*)?Start-Process[ \t]+
@@ -47,7 +47,7 @@ GROWS = pattern(r"\$(\w+)[ \t]*\+=")
 ENDS = pattern(r"[;\n}]|\Z")
 """What ends a statement that adds to an array."""
 BATCH = pattern(
-    r"""(?P<note>(?im:^[ \t]*@?(?:rem\b|::?|echo\b|goto\b|exit\b|(?:(?:for|if)\b|[()])(?!.*(?:lmdeploy|\bset\b))).*))
+    r"""(?P<note>(?im:^[ \t]*@?(?:rem\b|::?|echo\b|goto\b|exit\b|(?:(?:for|if)\b|[()])(?!.*\b(?:lmdeploy|set)\b)).*))
     |(?P<join>\^[ \t]*\n)
     |(?P<set>(?im:
         (?:^|(?<=[&(\"]))[ \t]*@?
@@ -60,7 +60,7 @@ BATCH = pattern(
     |(?P<shell>(?i:\bcmd(?:\.exe)?[ \t]+/[ck]\b))
     |(?P<used>%(?P<variable>[A-Za-z_]\w*)%)
     |(?P<argument>%(?P<number>[1-9]))
-    |(?P<then>(?<!&)&(?!&))
+    |(?P<then>(?<![&>])&(?!&))
     |(?P<slash>\\)""",
     re.VERBOSE,
 )
