@@ -118,6 +118,26 @@ def test_all_broken_line_ends_of_a_command_are_repaired_at_once() -> None:
     assert repaired.source.text == text.replace("\\ \n", "\\\n").replace("\\\t\n", "\\\n")
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "near"),
+    [
+        ("a.sh", f"{SERVE} --no-enable-prefix-caching\n", "--enable-prefix-caching"),
+        ("a.sh", f"{SERVE} --no-disable-fastapi-docs\n", "--disable-fastapi-docs"),
+        (
+            "a.py",
+            'from lmdeploy import TurbomindEngineConfig, pipeline\npipeline("Qwen/Qwen2.5-7B-Instruct", '
+            "backend_config=TurbomindEngineConfig(disable_prefix_caching=True))\n",
+            "enable_prefix_caching",
+        ),
+    ],
+)
+def test_a_name_is_not_repaired_to_its_opposite(path: str, text: str, near: str) -> None:
+    """What the author turned off is not turned on."""
+    (wrong,) = (each for each in engine.review(path, text, {}).findings if each.rule.id in ("LMD101", "LMD109"))
+    assert wrong.diagnostic.fix is None
+    assert f"; there is only the opposite, {near}." in wrong.message
+
+
 def test_a_repair_that_does_not_mend_is_taken_back() -> None:
     """The other repairs are applied; the undone one is listed."""
     made = mended("bad odd", replacing("LMD901", "bad", "good"), replacing("LMD902", "odd", "odd odd"))

@@ -7,7 +7,9 @@ or a file name; ``printable`` loses nothing and is for reports and comments; ``o
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+from itertools import takewhile
 
 WIDTH = 80
 """Columns of everything that is written for people."""
@@ -19,6 +21,7 @@ BEGUN = 3
 """Leading letters that a less alike name must share."""
 LEAST_PART = 4
 """Shortest name for which longer names that contain it are near."""
+NEGATIONS = frozenset(("no", "not", "without", "disable", "disallow"))
 
 
 def normal(name: str) -> str:
@@ -46,6 +49,16 @@ def near_names(name: str, candidates: Iterable[str]) -> list[str]:
     sure = set(difflib.get_close_matches(name, close, n=10, cutoff=SURE))
     begun = [each for each in close if each in sure or each[:BEGUN].startswith(name[:BEGUN]) or name.startswith(each)]
     return list(dict.fromkeys((*begun, *sorted(holding, key=len))))
+
+
+def opposite(name: str, other: str) -> bool:
+    """Return whether one of two like names denies the other, as ``--no-enable-x`` denies ``--enable-x``."""
+    return _denies(name) != _denies(other)
+
+
+def _denies(name: str) -> bool:
+    begin = takewhile(lambda word: word in NEGATIONS or word == "enable", re.split("[-_]", name.lstrip("-")))
+    return sum(word in NEGATIONS for word in begin) % 2 == 1
 
 
 def shorten(text: str, limit: int = 60) -> str:

@@ -3,13 +3,19 @@
 from collections.abc import Mapping
 
 _FREE = "--cache-max-entry-count (a share of the memory that the weights leave free)"
+_TP = "--tp (LMDeploy has no pipeline parallelism)"
 _MODEL = "the model as the first argument, without an option"
 ELSEWHERE: Mapping[str, str] = {
     "--host": "=--server-name",
+    "--server-host": "=--server-name",
     "--port": "=--server-port",
     "--tensor-parallel-size": "=--tp",
     "--tp-size": "=--tp",
+    "--num-shard": "=--tp",
+    "--pp": _TP,
+    "--pipeline-parallel-size": _TP,
     "--dp-size": "=--dp",
+    "--data-parallel-size": "=--dp",
     "--ep-size": "=--ep",
     "--max-model-len": "=--session-len",
     "--context-length": "=--session-len",
@@ -22,6 +28,7 @@ ELSEWHERE: Mapping[str, str] = {
     "--block-size": "--cache-block-seq-len",
     "--enable-reasoning": "--reasoning-parser",
     "--enable-auto-tool-choice": "--tool-call-parser",
+    "--enable-lora": "--adapters (PyTorch engine only)",
     "--lora-modules": "--adapters (PyTorch engine only)",
     "--kv-cache-dtype": "--quant-policy (0, 4 or 8)",
     "--quantization": "--model-format",

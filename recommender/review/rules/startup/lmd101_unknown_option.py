@@ -21,7 +21,7 @@ Use the option's exact name. The message names the closest option; `--fix` write
 import difflib
 from functools import lru_cache
 
-from recommender.common.text import shorten
+from recommender.common.text import opposite, shorten
 from recommender.knowledge.other_servers import ELSEWHERE
 from recommender.review import accepted_options, checks, edits
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
@@ -78,9 +78,12 @@ def _unknown(case: Case, option: GivenOption) -> Diagnostic:
         )
     near = _near(spelling, case.resolved.release.id)
     hint = f": did you mean {near[0]}?" if near else "."
+    denied = bool(near) and opposite(near[0], spelling)
+    if denied:
+        hint = f"; there is only the opposite, {near[0]}."
     ratios = [difflib.SequenceMatcher(None, candidate, spelling).ratio() for candidate in near]
     sure = bool(ratios) and ratios[0] >= SURE and (len(ratios) == 1 or ratios[1] < SURE)
-    fix = edits.rename(case.script, option, near[0]) if sure else None
+    fix = edits.rename(case.script, option, near[0]) if sure and not denied else None
     return Diagnostic(option.place, f"No release of LMDeploy has the option {shorten(option.name)}{hint}", why, fix)
 
 

@@ -25,6 +25,7 @@ Use the field's own name, or the class that has it:
 
 import difflib
 
+from recommender.common.text import opposite
 from recommender.review import accepted_options, checks, edits
 from recommender.review.rule import Case, Diagnostic, Diagnostics, launch_rule
 from recommender.review.script.model import GivenOption
@@ -91,6 +92,8 @@ def _unknown(case: Case, option: GivenOption, whose: str, keyword: str) -> Diagn
         hint = f"; releases {had[0]} to {had[-1]} have it"
     elif others:
         hint = f"; {others[0]} has it"
+    elif near and opposite(near[0], keyword):
+        hint = f"; there is only the opposite, {near[0]}"
     elif near:
         hint = f": did you mean {near[0]}?"
         ratio = difflib.SequenceMatcher(None, near[0], keyword).ratio()
