@@ -201,6 +201,22 @@ def test_cells_of_a_notebook_are_read() -> None:
     assert text_at(text, script.launches[1].options[0].whole) == "--tp 4"
 
 
+def test_python_names_fill_in_the_lines_for_the_shell() -> None:
+    """IPython puts their values for ``{name}``; what a cell computes is unknown."""
+    text = notebook(
+        "PORT = 8000  # @param\nconfig = dict(tp=2)\nfor dp in (1, 2): pass",
+        f'!{SERVE} --server-port {{PORT}} --tp {{config["tp"]}} --dp {{dp}} --hf-overrides \'{{"a": 1}}\'',
+    )
+    (launch,) = read("x.ipynb", text).launches
+    assert given_options(launch) == {
+        "--server-port": ["8000"],
+        "--tp": [None],
+        "--dp": [None],
+        "--hf-overrides": ['{"a": 1}'],
+    }
+    assert "PORT" not in launch.environment
+
+
 @pytest.mark.parametrize("text", ["[1", "{}", '{"cells": 1}', notebook("lmdeploy serve ("), notebook("%%html\n<b>")])
 def test_a_broken_notebook_is_no_crash(text: str) -> None:
     """Whatever it holds, a review comes out."""
@@ -831,3 +847,11 @@ def test_a_dictionary_may_copy_another(made: str) -> None:
     text = "from lmdeploy import TurbomindEngineConfig, pipeline\nBASE = dict(tp=2)\nMORE = {'quant_policy': 8}\n"
     launch = launch_in(f"{text}{made}pipeline('m', backend_config=TurbomindEngineConfig(**config))\n", "x.py")
     assert given_options(launch) == {"tp": ["2"], "quant_policy": ["8"]}
+
+
+@pytest.mark.parametrize(
+    "text", ["(cat <<E\n{}\nE\n) | ssh a", "A=$(cat <<E\n{}\nE\n)\neval $A", "read -d '' A <<E\n{}\nE\nsh -c \"$A\""]
+)
+def test_a_here_document_that_may_run_is_not_passed_over(text: str) -> None:
+    """The file has another server, so that the mention alone would say nothing."""
+    assert rules_found("x.sh", f"{text.format(SERVE)}\n{SERVE} --server-port 1\n").count("LMD002") == 1

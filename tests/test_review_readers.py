@@ -189,6 +189,12 @@ STARTS = [
     "MODEL_NAME='x\nlmdeploy serve api_server m",
     "python - <<'E'\nimport os\nos.system('lmdeploy serve api_server m')\nE",
     "cat > a.py <<'E'\nimport os\nos.system('lmdeploy serve api_server m')\nE\npython a.py",
+    "cat <<'END' | sudo tee x.service > /dev/null\n[Service]\nExecStart=lmdeploy serve api_server m\nEND",
+    "cat <<E | envsubst > x.yml\nservices:\n  a:\n    command: lmdeploy serve api_server m\nE",
+    "cat <<E | ssh host bash -s\nlmdeploy serve api_server m\nE",
+    "kubectl apply -n a -f - <<E\nspec:\n  containers:\n  - command: [sh, -c, lmdeploy serve api_server m]\nE",
+    "docker build -t a - <<E\nFROM b\nCMD lmdeploy serve api_server m\nE",
+    "docker compose -f - up <<E\nservices:\n  a:\n    command: lmdeploy serve api_server m\nE",
 ]
 
 
@@ -268,6 +274,7 @@ def test_a_text_that_is_added_up_is_a_command() -> None:
 NO_SERVERS = [
     "echo lmdeploy serve api_server m",
     "cat <<EOF\nlmdeploy serve api_server m\nEOF",
+    "cat <<EOF | grep m\nlmdeploy serve api_server m\nEOF",
     'pkill -f "lmdeploy serve"',
     "grep lmdeploy serve api_server",
     "# lmdeploy serve api_server m",

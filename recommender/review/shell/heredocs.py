@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 RUNS_STDIN = SHELLS | {"ssh", "sbatch", "qsub", "bsub", "at", "batch", "su", "kubectl", "oc", *DOCKERS}
 """Programs that run the script on their standard input."""
+PASSES_ON = frozenset({"cat", "sed", "awk", "tr", "envsubst"})
+"""Programs that write their standard input, changed or not."""
 SCRIPT = pattern(
     r"(?:^|/)(?:cron\.d/)?[\w@.-]*?"
     r"(?:\.(?:sh|bash|zsh|service|ya?ml|py|slurm|sbatch|conf|json)|file|run|start|(?<=cron\.d/)[\w-]+)$"
@@ -61,28 +64,54 @@ def heredoc(shell: Shell, node: Node, body: Node, where: Where) -> bool:
     inner = next((child for child in redirect.children if child.type == "heredoc_body"), None) if redirect else None
     if redirect is None or inner is None or body.type != "command":
         return False
-    run = shell.run
-    fields = [field for child in grammar.children(body) for field in shell.words.fields(child, run.state)][:200]
-    unwrapped = unwrap(run.page, fields, run.state.environment()) if fields else None
-    if unwrapped is None or unwrapped.server or unwrapped.nested or not unwrapped.fields:
+    run, piped = shell.run, _piped(redirect)
+    taker = _taken_by(shell, body)
+    if piped and taker is not None and program(taker.fields[0]) in PASSES_ON:
+        taker = _taken_by(shell, piped[-1])
+    if taker is None:
         return False
-    name, arguments = program(unwrapped.fields[0]), unwrapped.fields[1:]
+    name, arguments = program(taker.fields[0]), [word.value or "-" for word in taker.fields[1:]]
     text = Field((), 0, 0, inner=(shell.mapped, inner.start_byte, inner.end_byte, _expands(shell, redirect)))
-    if name in RUNS_STDIN and (name not in SHELLS or all((word.value or "-").startswith("-") for word in arguments)):
-        script = Unwrapped(fields, unwrapped.environment, unwrapped.container, unwrapped.image, nested=text)
-        return read_nested(run, script, where)
+    target = _read_as(name, arguments)
+    if name in RUNS_STDIN and not target and (name not in SHELLS or all(word.startswith("-") for word in arguments)):
+        return read_nested(run, replace(taker, nested=text), where)
     span = shell.mapped.span(inner.start_byte, inner.end_byte)
-    target = _target(shell, node, redirect, fields)
-    if PYTHON.fullmatch(name):
-        run.embedded.append(Embedded("stdin.py", *span))
-    elif target.endswith((".service", ".yml", ".yaml", ".json", ".py", "file", ".conf", ENVIRONMENT_FILE)):
+    target = target or _target(shell, [node, redirect, *piped], taker.fields)
+    if target.endswith((".service", ".yml", ".yaml", ".json", ".py", "file", ".conf", ENVIRONMENT_FILE)):
         expands = _expands(shell, redirect)
         run.embedded.append(Embedded(target, *span, tuple(_expanded(run, target, *span)) if expands else ()))
     elif target and LAUNCH.search(shell.words.raw(inner)):
-        return read_nested(run, Unwrapped(fields, unwrapped.environment, nested=text, arguments=None), where)
-    else:
+        return read_nested(run, Unwrapped([], taker.environment, nested=text, arguments=None), where)
+    elif not where.output_may_run and name != "read":
         run.followed.append(span)  # printed, or data
     return bool(target)
+
+
+def _taken_by(shell: Shell, body: Node) -> Unwrapped | None:
+    """Return the command that takes the text; None if it is a server, or starts another."""
+    run = shell.run
+    fields = [field for child in grammar.children(body) for field in shell.words.fields(child, run.state)][:200]
+    unwrapped = unwrap(run.page, fields, run.state.environment()) if fields else None
+    return None if unwrapped is None or unwrapped.server or unwrapped.nested or not unwrapped.fields else unwrapped
+
+
+def _piped(redirect: Node) -> list[Node]:
+    """Return the last command of a pipe behind the ``<<``, after the nodes around it."""
+    around = [child for child in redirect.children if child.type == "pipeline"]
+    while around and around[-1].type in ("pipeline", "redirected_statement"):
+        around += around[-1].named_children[-1:] if around[-1].type == "pipeline" else around[-1].named_children[:1]
+    return around if around and around[-1].type == "command" else []
+
+
+def _read_as(name: str, arguments: list[str]) -> str:
+    """Return the name of the file that a program takes its standard input for; empty if it is no file or a script."""
+    if PYTHON.fullmatch(name):
+        return "stdin.py"
+    if name in ("kubectl", "oc"):
+        return "stdin.yaml" if {"apply", "create", "replace"} & set(arguments) else ""
+    if name == "docker-compose" or (name in DOCKERS and "compose" in arguments[:1]):
+        return "compose.yaml"
+    return "Dockerfile" if name in DOCKERS and {"build", "buildx"} & set(arguments[:1]) else ""
 
 
 def _expands(shell: Shell, redirect: Node) -> bool:
@@ -101,9 +130,9 @@ def _expanded(run: Run, target: str, start: int, end: int) -> Iterator[tuple[int
             yield *match.span(), text
 
 
-def _target(shell: Shell, node: Node, redirect: Node, fields: list[Field]) -> str:
+def _target(shell: Shell, around: list[Node], fields: list[Field]) -> str:
     """Return the file that a here-document is written to; empty if none."""
-    redirects = [child for parent in (node, redirect) for child in parent.children if child.type == "file_redirect"]
+    redirects = [child for parent in around for child in parent.children if child.type == "file_redirect"]
     for child in redirects:
         target = child.child_by_field_name("destination")
         if target is not None and shell.words.raw(target) != "/dev/null":

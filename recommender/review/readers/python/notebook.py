@@ -1,5 +1,6 @@
 """Read Jupyter notebooks: Python cells, cells of bash, and lines for the shell."""
 
+import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ OTHER_CELL = pattern(r"\s*%%(?!time|capture)\w+")
 SPECIAL = pattern(
     r"(?m)^[ \t]*+(?P<all>(?:\w[\w, ]*+=[ \t]*)?(?:(?P<shell>!+(?:[^\n\\]|\\.|\\\n)*)|%{1,2}[A-Za-z][^\n]*|\?[^\n]*))"
 )
+FILLED = pattern(r"(?<![$\\{])\{(?P<name>[A-Za-z_]\w*)(?P<more>[^{},;\n]*)\}")
 SET = pattern(r"[ \t]*%(?:set_)?env[ \t]+(?P<name>\w+)[= ](?P<value>[^\n]*)")
 
 
@@ -36,7 +38,8 @@ def read(script: Script) -> Script:
     sources = [source for root in roots for source in _sources(root)]
     cells = [_join([map_scalar(script.text, node) for node in source]) for source in sources]
     environment: dict[str, Word] = {}
-    python = _join([_python(run, cell, environment, problems) for cell in cells])
+    known: dict[str, Word] = {}
+    python = _join([_python(run, cell, environment, known, problems) for cell in cells])
     inner = Script(script.path, "python", python.code, lines=line_starts(python.code))
     inner_script = python_file.read(inner)
 
@@ -92,32 +95,56 @@ def _join(texts: list[Mapped]) -> Mapped:
     return Mapped("".join(code), places)
 
 
-def _python(run: Run, cell: Mapped, environment: dict[str, Word], problems: list[ReadProblem]) -> Mapped:
+def _python(
+    run: Run, cell: Mapped, environment: dict[str, Word], known: dict[str, Word], problems: list[ReadProblem]
+) -> Mapped:
     """Follow what a cell gives to the shell; return the rest, which is Python."""
     bash = BASH.match(cell.code)
     if bash:
-        _walk(run, cell.part(bash.end(), len(cell.code)), environment)
+        _walk(run, cell.part(bash.end(), len(cell.code)), environment, {})
     if bash or OTHER_CELL.match(cell.code):
         return Mapped("", ())
-    for match in SPECIAL.finditer(cell.code):
-        if match["shell"] is not None:
-            _walk(run, cell.part(match.start("shell") + 1, match.end("shell")), environment)
-        elif given := SET.fullmatch(match[0]):
-            place = run.page.place(*cell.span(*match.span()))
-            environment[given["name"]] = Word(given["value"], given["value"].strip("\"' "), place)
     plain = cell.replaced((*match.span("all"), "pass") for match in SPECIAL.finditer(cell.code))
     try:
-        parse_python(plain.code)
+        known.update(_bound(run, parse_python(plain.code), cell))
     except (SyntaxError, Unreadable):
         if "lmdeploy" in plain.code:
             problems.append(ReadProblem("this cell is not valid Python", run.page.place(*cell.span(0, 1))))
-        return Mapped("", ())
+        plain = Mapped("", ())
+    for match in SPECIAL.finditer(cell.code):
+        if match["shell"] is not None:
+            line = cell.part(match.start("shell") + 1, match.end("shell"))
+            filled = (
+                (*each.span(), f"${each['name']}{'_' * len(each['more'])}") for each in FILLED.finditer(line.code)
+            )
+            _walk(run, line.replaced(filled), environment, known)
+        elif given := SET.fullmatch(match[0]):
+            place = run.page.place(*cell.span(*match.span()))
+            environment[given["name"]] = Word(given["value"], given["value"].strip("\"' "), place)
     return plain
 
 
-def _walk(run: Run, text: Mapped, environment: dict[str, Word]) -> None:
+def _bound(run: Run, tree: ast.Module, cell: Mapped) -> Iterator[tuple[str, Word]]:
+    """Yield the names that a cell binds, with what IPython puts for them into a line for the shell."""
+    place = run.page.place(*cell.span(0, len(cell.code)))
+    plain = {
+        statement.targets[0].id: str(statement.value.value)
+        for statement in tree.body
+        if isinstance(statement, ast.Assign)
+        and isinstance(statement.targets[0], ast.Name)
+        and isinstance(statement.value, ast.Constant)
+    }
+    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    for name in names:
+        yield name, Word(name, plain.get(name) if names.count(name) == 1 else None, place)
+
+
+def _walk(run: Run, text: Mapped, environment: dict[str, Word], known: dict[str, Word]) -> None:
     """Follow one shell text; each runs in a shell of its own."""
     if "lmdeploy" in text.code:
         run.state, run.functions = Variables(), {}
+        export(run, known)
+        for name, variable in run.state.variables.items():
+            run.state.variables[name] = variable._replace(exported=False)
         export(run, environment)
         walk(run, text, Where())
