@@ -28,6 +28,7 @@ RUNS_STDIN = SHELLS | {"ssh", "sbatch", "qsub", "bsub", "at", "batch", "su", "ku
 """Programs that run the script on their standard input."""
 PASSES_ON = frozenset({"cat", "sed", "awk", "tr", "envsubst"})
 """Programs that write their standard input, changed or not."""
+SUDO_TAKES = ("-u", "-g", "-h", "-p", "--user", "--group")
 SCRIPT = pattern(
     r"(?:^|/)(?:cron\.d/)?[\w@.-]*?"
     r"(?:\.(?:sh|bash|zsh|service|ya?ml|py|slurm|sbatch|conf|json)|file|run|start|(?<=cron\.d/)[\w-]+)$"
@@ -73,8 +74,9 @@ def heredoc(shell: Shell, node: Node, body: Node, where: Where) -> bool:
     name, arguments = program(taker.fields[0]), [word.value or "-" for word in taker.fields[1:]]
     text = Field((), 0, 0, inner=(shell.mapped, inner.start_byte, inner.end_byte, _expands(shell, redirect)))
     target = _read_as(name, arguments)
-    if name in RUNS_STDIN and not target and (name not in SHELLS or all(word.startswith("-") for word in arguments)):
-        return read_nested(run, replace(taker, nested=text), where)
+    behind = _behind(taker.fields) if name in SHELLS else None
+    if name in RUNS_STDIN and not target and (name not in SHELLS or behind is not None):
+        return read_nested(run, replace(taker, nested=text, arguments=behind), where)
     span = shell.mapped.span(inner.start_byte, inner.end_byte)
     target = target or _target(shell, [node, redirect, *piped], taker.fields)
     if target.endswith((".service", ".yml", ".yaml", ".json", ".py", "file", ".conf", ENVIRONMENT_FILE)):
@@ -92,7 +94,27 @@ def _taken_by(shell: Shell, body: Node) -> Unwrapped | None:
     run = shell.run
     fields = [field for child in grammar.children(body) for field in shell.words.fields(child, run.state)][:200]
     unwrapped = unwrap(run.page, fields, run.state.environment()) if fields else None
-    return None if unwrapped is None or unwrapped.server or unwrapped.nested or not unwrapped.fields else unwrapped
+    if unwrapped is None or unwrapped.server or unwrapped.nested or not unwrapped.fields:
+        return None
+    if program(unwrapped.fields[0]) == "sudo":
+        words = (at for at, field in enumerate(unwrapped.fields) if at and not (field.value or "").startswith("-"))
+        first = next((at for at in words if unwrapped.fields[at - 1].value not in SUDO_TAKES), 0)
+        unwrapped.fields = unwrapped.fields[first:]
+    return unwrapped
+
+
+def _behind(fields: list[Field]) -> list[Field] | None:
+    """Return the arguments of a script that a shell reads from its standard input; None if it reads a file."""
+    at, reads = 1, False
+    while at < len(fields) and (fields[at].value or ("" if reads else "-")).startswith(("-", "+")):
+        word = fields[at].value or "-"
+        at += 1
+        if word == "--":
+            break
+        if not word.startswith("--"):
+            reads |= "s" in word
+            at += word.endswith("o")
+    return fields[at:] if reads or at >= len(fields) else None
 
 
 def _piped(redirect: Node) -> list[Node]:
