@@ -69,8 +69,8 @@ def yardstick() -> object:
 def rate() -> tuple[float, int, int, float]:
     """Return recommendations a second over a mixed grid, their number, how many fit, and the cost of one.
 
-    The cost is the processor time of one over that of ``yardstick``, which runs in between. Of each the best of
-    ``ROUNDS`` counts: other work on the machine makes some slower.
+    The cost is the processor time of one over that of ``yardstick``, which runs in between. Of each, and of the
+    yardstick after it, the best of ``ROUNDS`` counts: other work on the machine makes some slower.
     """
     from recommender.choose.recommend import NothingFits, recommend
     from recommender.request.request import Request
@@ -80,7 +80,7 @@ def rate() -> tuple[float, int, int, float]:
         for gpu, workload, model, release in product(BENCH_GPUS, BENCH_LOADS, BENCH_MODELS, BENCH_RELEASES)
     ]
     recommend(asked[0])
-    best, fit, compared_s = [math.inf] * len(asked), set[int](), math.inf
+    best, compared, fit = [math.inf] * len(asked), [math.inf] * len(asked), set[int]()
     for number, request in [*enumerate(asked)] * ROUNDS:
         start = time.process_time()  # one thread: the wall time of an idle machine
         try:
@@ -90,11 +90,10 @@ def rate() -> tuple[float, int, int, float]:
             pass
         end = time.process_time()
         best[number] = min(best[number], end - start)
-        if number % 4 == 0:
-            yardstick()
-            compared_s = min(compared_s, time.process_time() - end)
+        yardstick()
+        compared[number] = min(compared[number], time.process_time() - end)
     took = sum(best)
-    return len(asked) / took, len(asked), len(fit), took / len(asked) / compared_s
+    return len(asked) / took, len(asked), len(fit), took / sum(compared)
 
 
 def main() -> None:

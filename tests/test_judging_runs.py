@@ -16,7 +16,9 @@ RECORDS = (read_record(path, records.SmokeRun) for path in sorted((KNOWLEDGE / "
 JUDGES = [run for run in RECORDS if run.judges]
 UNSEEN = [run for run in JUDGES if "unseen" in run.id]
 """Larger models, one request and 8 to 64 in flight, with the recommended settings or LMDeploy's."""
-RUNS = [run for run in JUDGES if "judging" not in run.id and run not in UNSEEN]
+PAIRS = [run for run in JUDGES if "pairs" in run.id]
+"""Eight models and loads, with the recommended settings and with LMDeploy's."""
+RUNS = [run for run in JUDGES if "judging" not in run.id and run not in UNSEEN and run not in PAIRS]
 """One request at a time on models without another run of their engine."""
 LOADS = [run for run in JUDGES if "judging" in run.id]
 """Images of 1024x768 and 448x448, 12 to 40 in flight, with budgets, batches and threads that no other run had."""
@@ -35,10 +37,10 @@ def errors(engine: str, figure: str) -> dict[str, float]:
 
 
 def test_no_fit_uses_them() -> None:
-    """They are 19 and 14, each of a model without another run of its engine, and five under load."""
+    """19 and 14, each of a model without another run of its engine; five under load, and eight pairs but one start."""
     names = {run.id for run in JUDGES}
     fitted = observations(KNOWLEDGE / "evidence", STORE)
-    assert (len(RUNS), len(UNSEEN), len(LOADS)) == (19, 14, 5)
+    assert (len(RUNS), len(UNSEEN), len(LOADS), len(PAIRS)) == (19, 14, 5, 15)
     assert not names & {each.run for each in fitted}
     known = {(each.model, each.config.backend) for each in fitted}
     assert not known & {(run.model, run.engine) for run in [*RUNS, *UNSEEN]}
@@ -86,6 +88,21 @@ def test_predictions_of_images_under_load_hold(figure: str, typical: float) -> N
     print(f"{figure}: {statistics.median(map(abs, errors)):.1%}")
     assert len(errors) == 24
     assert statistics.median(map(abs, errors)) <= typical
+
+
+def test_rates_of_pairs_hold() -> None:
+    """14 loads of both engines, images with short answers on PyTorch too; the page of predictions tells the figures."""
+    errors = {
+        run.id: math.exp(log) - 1
+        for run in PAIRS
+        for each in observe_run(run, STORE)
+        if each.concurrency > 1
+        for name, log in log_errors(each, VALUES, simulate if is_simulated(each) else predict)
+        if name == "rps"
+    }
+    assert len(errors) == 14
+    assert statistics.median(map(abs, errors.values())) <= 0.09
+    assert max(map(abs, errors.values())) <= 0.27
 
 
 def test_memory_of_larger_models_holds() -> None:

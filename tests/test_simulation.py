@@ -94,7 +94,7 @@ class NaiveServer:
         self.slots: list[int] = []  # passes that brought a last token; the slot is taken for two more
         self.answers: dict[int, Times] = {}
         self.numbers, self.thread, self.now, self.decided, self.passes = count(), 0.0, 0.0, 0.0, 0
-        self.written = 0.0
+        self.written = self.opens_at = 0.0
 
     def send(self, at: float, asked: SimulatedRequest) -> None:
         self.thread = max(self.thread, at) + asked.prepare
@@ -107,7 +107,9 @@ class NaiveServer:
             self.slots = [ended for ended in self.slots if ended > self.passes - 2]
             for one in sorted(self.outside, key=lambda one: (one.ready, one.number)):
                 taken = len(self.line) + len(self.running) + len(self.slots)
-                if one.ready <= self.decided and taken < self.place.batch:
+                comes = max(one.ready, self.opens_at)
+                if comes <= self.decided and taken < self.place.batch:
+                    self.opens_at = comes + self.place.spacing
                     self.outside.remove(one)
                     self.line.append(one)
             if self.line or self.running:
@@ -117,8 +119,8 @@ class NaiveServer:
         return [self.answers[number] for number in wanted]
 
     def next_ready(self) -> float:
-        """When the first of those on their way is ready."""
-        return min(one.ready for one in self.outside)
+        """When the first of those on their way may reach the engine."""
+        return max(min(one.ready for one in self.outside), self.opens_at)
 
     def work(self) -> None:
         """Work one pass."""
@@ -422,7 +424,7 @@ def test_a_jump_over_passes_that_take_turns_is_exact(
 @given(st.integers(0, 2**32), st.integers(1, 16), st.sampled_from([1, 3, 8]))
 @settings(max_examples=200)
 def test_a_jump_over_passes_that_hold_up_the_preparing_thread_is_exact(seed: int, rounds: int, batch: int) -> None:
-    """As above, where a step's tokens are written at the cost of what is prepared; no two times are alike."""
+    """As above, where writing a step's tokens costs time to prepare, and prompts come apart; no two times are alike."""
     chance = random.Random(seed)
 
     def asked() -> SimulatedRequest:
@@ -433,6 +435,7 @@ def test_a_jump_over_passes_that_hold_up_the_preparing_thread_is_exact(seed: int
         server(chance.uniform(5, 20), overhead=chance.uniform(0, 30), batch=batch, budget=100),
         rounds=rounds,
         lock_per_token=chance.uniform(0.1, 5),
+        spacing=chance.choice([0.0, chance.uniform(0, 80)]),
     )
     if chance.random() < 0.5:
         clients = [(0.0, tuple(asked() for _ in range(chance.randint(1, 5)))) for _ in range(chance.randint(1, 7))]
@@ -496,6 +499,13 @@ def test_tokens_come_when_all_streams_are_written() -> None:
     """A ms a stream: alone, 1 after passes that end at 10 and 30; of two, 2 after those at 10 and 20."""
     assert tokens(server(10.0, chunk=1.0), (0.0, request(3))) == [(11, 31)]
     assert tokens(server(10.0, chunk=1.0), (0.0, request(2)), (0.0, request(2))) == [(12, 22), (12, 22)]
+
+
+def test_requests_reach_the_engine_apart() -> None:
+    """40 ms apart: those at 0 enter at 0, 40 and 80, that at 100 at 120, that at 300 at once."""
+    sent = [(at, request(1)) for at in (0.0, 0.0, 0.0, 100.0, 300.0)]
+    firsts = [first for first, _ in tokens(replace(server(10.0), spacing=40.0, rounds=16), *sent)]
+    assert firsts == [10, 50, 90, 130, 310]
 
 
 def test_a_request_on_its_way_waits_for_what_is_written() -> None:

@@ -287,6 +287,22 @@ def test_threads_on_more_than_three_quarters_of_the_cores_crowd(
     assert loaded.limit == "preprocessing"
 
 
+@pytest.mark.parametrize(
+    ("backend", "images", "tile_ms", "least_ms"),
+    [("pytorch", 1, 5, 40), ("pytorch", 2, 5, 80), ("pytorch", 1, 60, 61), ("turbomind", 1, 5, 6)],
+)
+def test_images_reach_an_engine_in_python_one_after_the_other(
+    backend: str, images: int, tile_ms: int, least_ms: int
+) -> None:
+    """At least 40 ms apart, with 64 requests in flight; alone, a request waits for none before it."""
+    resolved, config = image(INSTANT, images=images), configuration(backend=backend, max_batch_size=64)
+    known = NONE | {"request-host-ms": 1.0, "tile-host-ms": tile_ms, "pytorch-image-host-ms": 40.0}
+    loaded, _ = speed.predict_load(resolved, config, 64, known)
+    assert 1000 / loaded.rps == pytest.approx(least_ms, rel=1e-2)
+    alone, _ = speed.predict_load(resolved, config, 1, known)
+    assert alone.latency == pytest.approx(1.0 + images * tile_ms, rel=1e-2)
+
+
 # --- several cards
 
 
@@ -613,6 +629,7 @@ def test_scales_reach_each_coefficient_of_host_and_card() -> None:
     host = {"request-host-ms", "request-host-crowded-ms", "request-overhead-ms", "megapixel-host-ms", "tile-host-ms"}
     host |= {"tile-host-parallel-ms", "tile-host-crowded-steps", "token-host-ms", "pytorch-prompt-layer-ms"}
     host |= {"pytorch-prompt-latent-ms", "pytorch-request-overhead-ms", "pytorch-vision-layer-ms"}
+    host |= {"pytorch-image-host-ms"}
     times = {"step-ms", "step-layer-ms", "step-quantised-row-ns", "reduction-ms", "expert-layer-ms"}
     shares = {
         "prefill-efficiency",

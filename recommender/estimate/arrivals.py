@@ -102,7 +102,7 @@ class OpenServer:
         requests = [request for turn in self.turns for request in turn]
         prefill = math.fsum(request.prefill for request in requests)
         prepare = math.fsum(request.prepare for request in requests)
-        station = rate / 1e3 * max(prefill, prepare) / len(requests)
+        station = rate / 1e3 * max(prefill, prepare, self.server.spacing * len(requests)) / len(requests)
         return SimpleQueue(station, self.server.batch * pooled, self.capacity / rate)
 
 

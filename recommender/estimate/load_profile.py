@@ -137,6 +137,7 @@ def describe_limits(
     # The prefill of an image was measured with the reading of weights, so it hides none.
     hidable = 0.0 if resolved.images else times.step_hidable
     writing = round_ms(coefficients["token-host-ms"] * resolved.streamed_share)
+    shares_lock = bool(resolved.images) and engine_of(config).SHARES_LOCK
     server = SimulatedServer(
         overhead=round_ms(engine_of(config).request_overhead_ms(coefficients)),
         pass_base=round_ms(times.step_base - hidable),
@@ -148,7 +149,8 @@ def describe_limits(
         rounds=engine_of(config).DECODE_ROUNDS,
         contexts=engine_of(config).contexts_limit(config.session_len, config.max_batch_size),
         chunk=0.0 if resolved.images else writing,
-        lock_per_token=writing if resolved.images and engine_of(config).SHARES_LOCK else 0.0,
+        lock_per_token=writing if shares_lock else 0.0,
+        spacing=round_ms(resolved.images * coefficients["pytorch-image-host-ms"]) if shares_lock else 0.0,
     )
     return server, shared_row
 

@@ -105,7 +105,7 @@ COEFFICIENTS = (
     "expert-tile-tokens", "vision-passes", "bandwidth-efficiency", "latent-read-share", "parallel-efficiency",
     "reduction-ms", "link-efficiency", "pcie-link-gb-s", "shared-step-share", "tail-alone", "tail-queue",
     "tail-open", "pytorch-request-overhead-ms", "pytorch-prompt-layer-ms", "pytorch-step-share",
-    "pytorch-prompt-latent-ms", "pytorch-vision-layer-ms", "pytorch-step-latent-ms",
+    "pytorch-prompt-latent-ms", "pytorch-vision-layer-ms", "pytorch-step-latent-ms", "pytorch-image-host-ms",
 )  # fmt: skip
 BY_HOST = ("-host-", "request-overhead-ms", "pytorch-prompt-", "pytorch-vision-")
 HOST_COEFFICIENTS = tuple(name for name in COEFFICIENTS if any(part in name for part in BY_HOST))

@@ -5,7 +5,8 @@ for its turn gets both tokens in one piece, so no more than one piece a stream i
 reaches its client when the pieces are written: first tokens are the last in the engine's list, and the end of an answer
 is written after its last token. A request on its way in has several turns of the loop to wait for.
 
-With an engine in Python, images are not prepared while tokens are written: all share the lock of Python's interpreter.
+With an engine in Python, images are not prepared while tokens are written, and reach the engine a certain time after
+each other, or later: all share the lock of Python's interpreter.
 Times are in ms.
 """
 
@@ -54,6 +55,8 @@ def _held(at: float, now: float, until: float, share: float) -> float:
 class HostLoop(Generic[R]):
     """The loop of one server; ``overhead`` is a request's time beside it.
 
+    ``spacing`` is the least time between two requests that reach the engine.
+
     ``shared``: passes hold up the thread that prepares. A request is then prepared when the thread is free: only then
     are the passes known that hold it up.
     """
@@ -61,12 +64,15 @@ class HostLoop(Generic[R]):
     overhead: float
     chunk: float
     shared: bool = False
+    spacing: float = 0.0
     unprepared: deque[tuple[float, int, R, float]] = field(default_factory=deque)
     later: list[tuple[float, int, Incoming[R]]] = field(default_factory=list)
     incoming: list[Incoming[R]] = field(default_factory=list)
     ready: deque[Incoming[R]] = field(default_factory=deque)
     free: float = 0.0
     written_at: float = 0.0
+    opens_at: float = 0.0
+    """When the next request may reach the engine."""
     writes: deque[tuple[float, float]] = field(default_factory=partial(deque, maxlen=4))
     """When the last passes ended, and when their tokens were written."""
     chance: random.Random = field(default_factory=lambda: random.Random(SEED))
@@ -156,7 +162,11 @@ class HostLoop(Generic[R]):
             self._receive(until)
         if self.ready:
             return self.ready.popleft() if self.ready[0][0] <= until else None
-        return heapq.heappop(self.incoming) if self.incoming and self.incoming[0][0] <= until else None
+        if not self.incoming or max(self.incoming[0][0], self.opens_at) > until:
+            return None
+        taken = heapq.heappop(self.incoming)
+        self.opens_at = max(taken[0], self.opens_at) + self.spacing
+        return taken
 
     def next_ready(self) -> float:
         """Return when the next request is ready, if the loop has nothing to write until then; inf without one."""
@@ -166,7 +176,7 @@ class HostLoop(Generic[R]):
             self._prepare_next()
         while self.later and (not self.incoming or self.later[0][0] < self.incoming[0][0]):
             self._receive(self.later[0][0])
-        return self.incoming[0][0] if self.incoming else math.inf
+        return max(self.incoming[0][0], self.opens_at) if self.incoming else math.inf
 
     def _soonest(self) -> float:
         """Return when a request that is not prepared may be ready at best; inf without one."""
@@ -175,7 +185,8 @@ class HostLoop(Generic[R]):
     def quiet_until(self, now: float, full: bool) -> float:
         """Return until when no request is on its way in; to a ``full`` batch none goes, but writing delays them."""
         if not self.chunk:
-            return math.inf if full else min(self.incoming[0][0] if self.incoming else math.inf, self._soonest())
+            ready = self.incoming[0][0] if self.incoming else math.inf
+            return math.inf if full else max(min(ready, self._soonest()), self.opens_at)
         if self.incoming or (self.ready and not full):
             return now
         return self.later[0][0] if self.later else math.inf

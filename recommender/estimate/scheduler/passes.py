@@ -63,7 +63,7 @@ class SimulatedServer:
     share (0: no limit). ``chunk`` is the time to write a token of one stream. ``rounds``: see ``alternating``; 0 where
     a pass mixes prompts and decoding. ``contexts`` is the most that the whole prompts with a part in one pass may add
     up to (0: no limit). ``lock_per_token`` is the time of a stream's token for which an engine in Python
-    holds up the thread that prepares images.
+    holds up the thread that prepares images; ``spacing`` is the least time between two requests that reach the engine.
     """
 
     overhead: float
@@ -76,6 +76,7 @@ class SimulatedServer:
     rounds: int = 0
     contexts: int = 0
     lock_per_token: float = 0.0
+    spacing: float = 0.0
 
 
 class SimulatedAnswer(NamedTuple):
@@ -124,7 +125,8 @@ class Simulation:
     """Of so many requests, a decoding step without their rows."""
 
     def __post_init__(self) -> None:
-        self.host = HostLoop(self.server.overhead, self.server.chunk, self.server.lock_per_token > 0)
+        server = self.server
+        self.host = HostLoop(server.overhead, server.chunk, server.lock_per_token > 0, server.spacing)
 
     def send(self, at: float, number: int, request: SimulatedRequest) -> bool:
         """Queue a request; calls come in the order of time. Return whether it may change the chosen passes."""
