@@ -65,8 +65,16 @@ def test_experts_are_read_seldom_for_many_long_prompts(model: str, workload: str
     assert {config.prefill_tokens for config in next(candidates.tiers(resolved))} == {budget}
 
 
-@pytest.mark.parametrize("model", ["gemma-2-9b-it", "phi-4", "qwen2.5-7b-instruct-awq", "llama-3.1-8b-instruct"])
-@pytest.mark.parametrize("workload", ["agent", "rag", "code"])
+LONG_CONTEXTS = ("phi-4", "qwen2.5-7b-instruct-awq", "llama-3.1-8b-instruct")
+
+
+@pytest.mark.parametrize(
+    ("model", "workload"),
+    [
+        *(("gemma-2-9b-it", "rag"), ("gemma-2-9b-it", "code")),  # the prefix of agent is longer than its context
+        *((model, workload) for model in LONG_CONTEXTS for workload in ("agent", "rag", "code")),
+    ],
+)
 def test_a_session_ends_where_the_model_does(model: str, workload: str) -> None:
     """Requests that are cut to the context get no session beyond it, and every answer still fits."""
     resolved = resolve(gpu="H100-80G", model=model, workload=workload, concurrency=4)

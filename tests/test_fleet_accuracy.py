@@ -66,7 +66,7 @@ def test_the_plan_warns_as_recommend_does() -> None:
 
 def test_the_plan_says_that_prompts_are_cut() -> None:
     """A workload whose prompts exceed the model's context."""
-    made = plan("H100-80G", rps=0.5, model="llama-3-8b-instruct", workload="agent")
+    made = plan("H100-80G", rps=0.5, model="qwen3-4b", workload="agent")
     assert [note for note in made.notes if "longer prompts of agent are cut" in note]
 
 
