@@ -143,7 +143,7 @@ def test_no_option_takes_what_is_no_number(option: str, text: str) -> None:
         ("p99", "p99:2s"), ("p99", "2GB"), ("ttft", "25000min"), ("vram", "20s"), ("vram", "11TiB"),
         ("headroom", "0.5"), ("headroom", "0%"), ("headroom", "%"), ("headroom", "-20%"), ("headroom", "20%%"),
         ("headroom", "901%"), ("prefix_tokens", "5:9"), ("max_context", "5:9"), ("turns", "2.0"), ("turns", "201"),
-        ("workload", "chats"), ("rps", "10/s"),
+        ("workload", "chats"), ("rps", "10/day"),
     ],
 )  # fmt: skip
 def test_what_an_option_does_not_take(option: str, text: str) -> None:

@@ -159,7 +159,8 @@
       if (code) parts.push(make("pre", { tabindex: 0 }, make("code", {}, code)));
       if (file) parts.push(make("p", {}, make("a", { href: new URL(file, from).href }, file.split("/").pop())));
       if (rows) {
-        const body = make("tbody", {}, ...rows.map(row => make("tr", {}, ...row.map((cell, place) => make(place ? "td" : "th", place ? {} : { scope: "row" }, cell)))));
+        const whole = rows.map(row => [...row, ...(heads[head] ?? []).slice(row.length).map(() => "–")]);
+        const body = make("tbody", {}, ...whole.map(row => make("tr", {}, ...row.map((cell, place) => make(place ? "td" : "th", place ? {} : { scope: "row" }, cell)))));
         const top = head ? [make("thead", {}, make("tr", {}, ...heads[head].map(each => make("th", { scope: "col" }, each))))] : [];
         parts.push(make("div", { class: "data-scroll" }, make("table", { class: "data" }, ...top, body)));
       }

@@ -31,7 +31,7 @@ def files(data: SiteData) -> Iterator[tuple[str, list[Block]]]:
 
 
 def _table(head: str, rows: Iterable[Iterable[str]]) -> Block:
-    return {"head": head, "rows": [[*row] for row in rows]}
+    return ({"head": head} if head else {}) | {"rows": [[*row] for row in rows]}
 
 
 def _run(data: SiteData, run: records.SmokeRun) -> Iterator[Block]:
@@ -39,10 +39,10 @@ def _run(data: SiteData, run: records.SmokeRun) -> Iterator[Block]:
         yield {"warning": f"Ended: {run.outcome}. {run.said}"}
     cards = f"{run.gpu_count} x " if run.gpu_count > 1 else ""
     facts = (
-        ("Run", f"{run.id}, {run.taken}, by {run.made_by}"),
+        ("Run", f"{run.id}, {run.taken}"),
         ("GPU", f"{cards}{run.gpu_name}, driver {run.driver}; {run.cpus} CPU cores, {run.cpu_name}"),
         ("Weights", run.checkpoint),
-        ("Servers", _servers(run)),
+        *([("Servers", _servers(run))] if run.servers > 1 or run.copies > 1 else []),
         ("Startup", f"{run.startup_s:,.1f} s"),
     )
     yield _table("", facts)
@@ -61,7 +61,7 @@ def _run(data: SiteData, run: records.SmokeRun) -> Iterator[Block]:
 def _servers(run: records.SmokeRun) -> str:
     if run.copies > 1:
         return f"{run.copies} copies on the GPU{', under CUDA MPS' if run.mps else ''}"
-    return f"{run.servers}, {run.share} per GPU" if run.servers > 1 else "one"
+    return f"{run.servers}, {run.share} per GPU"
 
 
 def _figures(data: SiteData, run: records.SmokeRun) -> Iterator[Block]:
@@ -71,8 +71,9 @@ def _figures(data: SiteData, run: records.SmokeRun) -> Iterator[Block]:
         figures = run_figures.figures(phase)
         rows = [_row(row) for row in report_rows(run, phase, data.store) if row.measured]
         yield {"title": describe_load(phase)} | _table("figures", rows)
+        failed = f", {figures.failed:,} failed" if figures.failed else ""
         yield {
-            "text": f"{figures.requests:,} answered, {figures.failed:,} failed; {phase.input_tokens:,} input tokens, "
+            "text": f"{figures.requests:,} answered{failed}; {phase.input_tokens:,} input tokens, "
             f"{phase.output_tokens:,} output tokens; host CPU {phase.host_cpu_percent:g} % busy."
         }
         if not figures.trusted:
@@ -89,10 +90,13 @@ def describe_load(phase: records.Phase) -> str:
 
 
 def _row(row: ReportRow) -> tuple[str, ...]:
+    """Return a figure's cells; the page shows a dash for those that lack at the end."""
     digits = 0 if row.measured >= 1000 or "MiB" in row.name else 1
-    error = f"{row.error:+.1%}" if row.error is not None else "–"
+    measured = markup.figure(row.measured, digits)
+    if row.error is None:
+        return row.name, measured
     ends = f"{row.low:,.{digits}f} to {row.high:,.{digits}f}" if row.high else "–"
-    return row.name, markup.figure(row.measured, digits), markup.figure(row.predicted, digits), ends, error
+    return row.name, measured, markup.figure(row.predicted, digits), ends, f"{row.error:+.1%}"
 
 
 def _killed(killed: records.Killed) -> Iterator[Block]:
