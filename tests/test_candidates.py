@@ -180,6 +180,19 @@ def test_two_servers_share_a_card_from_eight_requests_each_on(cards: int, least:
             shared(64, asked=2)
 
 
+@pytest.mark.parametrize(
+    ("concurrency", "cpus", "most"), [(15, 16, 1), (16, 16, 2), (31, 64, 2), (32, 16, 4), (64, 15, 2), (64, 7, 1)]
+)
+def test_servers_of_the_pytorch_engine_share_a_card_where_there_are_cores(
+    concurrency: int, cpus: int, most: int
+) -> None:
+    """Two or four, with eight requests and four CPU cores each; never for text."""
+    asked: Any = {"gpu": "h200-sxm", "model": "qwen3-vl-4b-instruct", "concurrency": concurrency, "cpus": cpus}
+    shares = [split[2] for split in candidates.splits(resolve(workload="vision-json", **asked))]
+    assert shares == [share for share in (1, 2, 4) if share <= most]
+    assert [split[2] for split in candidates.splits(resolve(workload="chat", **asked))] == [1]
+
+
 # --- with which sizes
 
 

@@ -26,12 +26,14 @@ from recommender.request.resolved_request import resolve_request
 
 def made(name: str, latency: float = 100.0, rps: float = 10.0, **changed: Any) -> Any:
     """A candidate with what a goal looks at: ms, requests a second, bytes of a card, cards, prefill tokens."""
-    values = {"total": 1000, "cards": 1, "prefill": 512, "share": 1} | changed
+    values = {"total": 1000, "cards": 1, "prefill": 512, "share": 1, "backend": "turbomind"} | changed
     return SimpleNamespace(
         name=name,
         speed=SimpleNamespace(latency_ms=SimpleNamespace(value=latency), rps=SimpleNamespace(value=rps)),
         memory=SimpleNamespace(total=values["total"]),
-        config=SimpleNamespace(cards=values["cards"], prefill_tokens=values["prefill"], share=values["share"]),
+        config=SimpleNamespace(
+            cards=values["cards"], prefill_tokens=values["prefill"], share=values["share"], backend=values["backend"]
+        ),
     )
 
 
@@ -106,11 +108,28 @@ def test_equally_good_ones_are_told_apart_by_memory_then_budget(goal: str) -> No
 
 
 @pytest.mark.parametrize("goal", ["latency", "throughput", "balanced"])
-@pytest.mark.parametrize(("rps", "winner"), [(10.9, "single"), (11.0, "shared"), (11.1, "shared")])
-def test_servers_share_a_card_for_a_tenth_more_answers(goal: str, rps: float, winner: str) -> None:
+@pytest.mark.parametrize(
+    ("backend", "rps", "winner"),
+    [
+        ("turbomind", 10.9, "single"), ("turbomind", 11.0, "shared"), ("turbomind", 11.1, "shared"),
+        ("pytorch", 12.4, "single"), ("pytorch", 12.5, "shared"),
+    ],
+)  # fmt: skip
+def test_servers_share_a_card_for_clearly_more_answers(goal: str, backend: str, rps: float, winner: str) -> None:
     """Less is not worth a daemon and a proxy; more than one server of a card is compared with the best single one."""
-    single, shared = made("single", 100.0, 10.0), made("shared", 60.0, rps, share=2)
-    assert picked(goal, single, made("slow", 200.0, 1.0), shared) == winner
+    single, slow = made("single", 100.0, 10.0, backend=backend), made("slow", 200.0, 1.0, backend=backend)
+    shared = made("shared", 60.0, rps, share=2, backend=backend)
+    assert picked(goal, single, slow, shared) == winner
+
+
+@pytest.mark.parametrize(("rps", "winner"), [(24.9, "two"), (25.0, "four")])
+def test_each_further_server_of_a_card_must_be_worth_it(rps: float, winner: str) -> None:
+    """Four are compared with two, not with one."""
+    one, two = made("one", 100.0, 10.0, backend="pytorch"), made("two", 60.0, 20.0, share=2, backend="pytorch")
+    four = made("four", 50.0, rps, share=4, backend="pytorch")
+    assert picked("throughput", one, two, four) == winner
+    too_few = made("two", 60.0, 12.0, share=2, backend="pytorch")
+    assert picked("throughput", one, too_few, made("four", 50.0, 12.5, share=4, backend="pytorch")) == "four"
 
 
 def test_the_memory_goal_never_minds_a_share() -> None:

@@ -22,9 +22,8 @@ from recommender.request.resolved_request import ResolvedRequest
 HOST = "127.0.0.1"
 PORT = 23333
 PROXY_PORT = 8000
-# Two servers on a GPU fill each other's gaps; four were slower (concurrency 16 and 64, one H100).
-SHARED = 2
 SHARED_FROM = 8
+"""Requests in flight from which a server may share its GPU."""
 
 FEWER_TILES = (6, 1)
 """Tile limits of an image that trade detail for memory or speed."""
@@ -104,24 +103,28 @@ def splits(resolved: ResolvedRequest) -> list[tuple[int, int, int]]:
 
     ``tp`` is each power of two, or what the request says. For each there is one server,
     which may leave GPUs free, and as many as there are GPUs and requests. Servers share a
-    GPU only for requests with images, on GPUs where that was measured, and if each has enough load. The gain there is
-    a second thread that prepares images; no run shows a gain for text.
+    GPU only for requests with images, on GPUs where that was measured, and if each has enough load and CPU cores. The
+    gain there is a second thread that prepares images; no run shows a gain for text (with the PyTorch engine:
+    h200-pytorch-copies-2026-11-29-text-copies-2).
     """
-    request, count = resolved.request, resolved.request.gpu_count
+    request, count, engine = resolved.request, resolved.request.gpu_count, ENGINES[resolved.engine]
     sizes = []
     for tp in [request.tp] if request.tp else [2**power for power in range(count.bit_length())]:
         most = min(count // tp, resolved.concurrency)
         sizes += [(tp, servers, 1) for servers in sorted({1, most})]
-    busy = resolved.concurrency >= SHARED_FROM * SHARED * count
-    if busy and resolved.images and request.tp < 2 and resolved.gpu.id in _shared_on(resolved.store, resolved.engine):
-        sizes.append((1, SHARED * count, SHARED))
+    if resolved.images and request.tp < 2 and resolved.gpu.id in _shared_on(resolved.store):
+        most = min(resolved.concurrency // SHARED_FROM, request.cpus // max(engine.CORES_A_SERVER, 1))
+        sizes += [(1, share * count, share) for share in engine.SERVERS_A_GPU if share * count <= most]
     return sizes
 
 
 @lru_cache(maxsize=8)
-def _shared_on(store: Store, engine: str) -> frozenset[str]:
-    """Return the ids of the GPUs on which servers of an engine were measured under CUDA MPS."""
-    return frozenset(run.gpu for run in store.evidence.values() if run.mps and run.engine == engine)
+def _shared_on(store: Store) -> frozenset[str]:
+    """Return the ids of the GPUs on which several servers were measured under CUDA MPS, whatever their engine.
+
+    With the PyTorch engine that was an H200 only; what limits its servers there is the host.
+    """
+    return frozenset(run.gpu for run in store.evidence.values() if run.mps)
 
 
 def _complete(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from recommender.estimate.engines.engine import engine_of
+
 if TYPE_CHECKING:
     from recommender.choose.select import Candidate
 
@@ -44,14 +46,16 @@ def _drop_slow(fit: list[Candidate]) -> list[Candidate]:
 
 
 def _drop_idle_sharing(fit: list[Candidate]) -> list[Candidate]:
-    """Drop servers that share GPUs, unless they answer a tenth more.
+    """Drop servers that share GPUs, unless they answer clearly more than fewer on a GPU do.
 
     Sharing needs an MPS daemon and a proxy.
     """
-    single = [candidate for candidate in fit if candidate.config.share == 1]
-    most = max((candidate.speed.rps.value for candidate in single), default=0.0)
-    shared = [candidate for candidate in fit if candidate.config.share > 1]
-    return single + [candidate for candidate in shared if candidate.speed.rps.value >= WORTH_LEAVING * most]
+    kept: list[Candidate] = []
+    for share in sorted({candidate.config.share for candidate in fit}):
+        most = max((candidate.speed.rps.value for candidate in kept), default=0.0)
+        shared = [candidate for candidate in fit if candidate.config.share == share]
+        kept += [x for x in shared if x.speed.rps.value >= engine_of(x.config).SHARING_GAIN * most]
+    return kept
 
 
 def _break_ties(candidate: Candidate, least: int) -> tuple[float, ...]:

@@ -128,12 +128,14 @@ def estimate(
     """
     coefficients = scale_coefficients(resolved.store, resolved.request.host_scale, resolved.request.card_scale)
     point, profile = predict_load(resolved, config, resolved.concurrency, coefficients, kv_tokens, capped)
-    widening, named = find_widening(resolved, config) if ranged else 1.0, partial(name_residual, config.backend)
     loaded = is_loaded(resolved, resolved.concurrency, config.servers)
     load, alone = name_load(resolved, loaded), name_load(resolved, False)
+    host_bound = loaded and point.limit == "preprocessing"
+    widenings = {alone: find_widening(resolved, config), load: find_widening(resolved, config, host_bound)}
 
-    def add_range(name: str, value: float) -> Range:
-        return make_range(resolved.store, named(name), value, widening) if ranged else Range(value, value, value)
+    def add_range(figure: str, value: float) -> Range:
+        name, widening = name_residual(config.backend, figure), widenings[figure.partition("-")[2]]
+        return make_range(resolved.store, name, value, widening) if ranged else Range(value, value, value)
 
     latency = add_range(f"latency-{load}", point.latency)
     figures = {
@@ -146,8 +148,7 @@ def estimate(
     }
     if ranged:
         first, step = add_range(f"ttft-{alone}", point.first), add_range(f"token-{alone}", point.step)
-        # If answers differ in length, their mean time does not follow from the mean TTFT and TPOT.
-        tokens = 1 if resolved.output_lengths else resolved.output_tokens
+        tokens = 1 if resolved.output_lengths else resolved.output_tokens  # of several lengths, means say nothing
         figures = uncertainty.remove_impossible(figures, first, step, resolved.concurrency, tokens)
     return Speed(
         **figures,

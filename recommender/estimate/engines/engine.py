@@ -23,12 +23,18 @@ class Engine(Protocol):
     ``OTHER_BUDGETS``: prefill budgets beside the release's own are tried.
     ``SHARES_LOCK``: the engine runs in Python, beside the thread that prepares images.
     ``GROWS``: memory is highest under load, not when the server is ready.
+    ``SERVERS_A_GPU``: how many servers are tried on one GPU for requests with images, beside one.
+    ``CORES_A_SERVER``: CPU cores that each of them had where that was measured; 0 where it does not matter.
+    ``SHARING_GAIN``: predicted gain in requests/s that justifies more servers on a GPU.
     """
 
     DECODE_ROUNDS: int
     OTHER_BUDGETS: bool
     SHARES_LOCK: bool
     GROWS: bool
+    SERVERS_A_GPU: tuple[int, ...]
+    CORES_A_SERVER: int
+    SHARING_GAIN: float
 
     def forward_tokens(self, prefill_tokens: int, max_batch_size: int, tp: int, /) -> int:
         """Return the most tokens of one forward pass."""

@@ -42,6 +42,14 @@ SHARES_LOCK = True
 """On one GPU the engine runs in the server's process (0.18.0 lmdeploy/pytorch/engine/executor/__init__.py:51)."""
 GROWS = True
 """PyTorch's allocator takes what passes need as they come, up to 3 GiB after the start on an H200."""
+SERVERS_A_GPU: tuple[int, ...] = (2, 4)
+"""Python's lock limits each. Two served 1.7 times, four 2.1 to 2.7 times as many short image requests as one
+(h200-pytorch-copies-2026-11-29-vision-copies-2 and -4)."""
+CORES_A_SERVER = 4
+"""Each kept two busy; four ran on 16 cores (the same runs)."""
+SHARING_GAIN = 1.25
+"""Long answers of two servers were predicted up to a fifth too fast (h200-pytorch-copies-2026-11-29-caption-copies-2
+and -text-copies-2)."""
 RESERVED_BLOCKS = 1
 """Blocks for padding (engine/config_builder.py: num_reserved_gpu_blocks)."""
 LEAST_BLOCKS = 16

@@ -34,6 +34,12 @@ LEAVES_NOTHING = frozenset({"fp8", "mxfp4"})
 """Formats whose loading leaves nothing allocated (runs of gpt-oss-20b, Qwen3-30B-A3B-FP8 and Qwen3-8B-FP8)."""
 GROWS = False
 """The warm-up allocates all memory (0.16.0 src/turbomind/turbomind.cc, WarmUp)."""
+SERVERS_A_GPU: tuple[int, ...] = (2,)
+"""They fill each other's gaps; four were slower (16 and 64 in flight, one H100)."""
+CORES_A_SERVER = 0
+"""One more thread prepares images; the engine needs few."""
+SHARING_GAIN = 1.1
+"""The range of a prediction."""
 POOLED_WARM_UP = Version("0.12.0")
 ENCODES = Version("0.16.0")
 """The first release whose engine encodes images itself. Before, the server's process did, once for a request."""
