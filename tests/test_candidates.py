@@ -269,6 +269,22 @@ def test_threads_take_half_of_the_cores_and_four_at_most(cpus: int, cards: int, 
     assert {each.omp_threads for each in every if each.servers == cards} == {threads}
 
 
+@pytest.mark.parametrize(
+    ("model", "workload", "clients", "threads"),
+    [
+        ("qwen3-vl-4b-instruct", "vision-json", 1, 12), ("qwen3-vl-4b-instruct", "caption", 1, 12),
+        ("qwen3-vl-4b-instruct", "vision-json", 2, 4), ("qwen3-vl-4b-instruct", "chat", 1, 4),
+        ("internvl3-8b", "vision-json", 1, 4), ("qwen2.5-vl-7b-instruct-awq", "vision-json", 1, 4),
+    ],
+)  # fmt: skip
+def test_one_image_at_a_time_has_all_cores_on_the_pytorch_engine(
+    model: str, workload: str, clients: int, threads: int
+) -> None:
+    """Where images are not cut into tiles: nothing competes with the one that is prepared."""
+    every = next(candidates.tiers(resolve(model=model, workload=workload, concurrency=clients, cpus=12)))
+    assert {each.omp_threads for each in every} == {threads}
+
+
 def test_several_servers_stand_behind_the_proxy() -> None:
     """At LMDeploy's own port of a proxy, 8000; servers take LMDeploy's port and this host only."""
     every = next(candidates.tiers(resolve(gpu="l4", gpu_count=2, concurrency=2)))

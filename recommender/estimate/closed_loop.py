@@ -107,9 +107,9 @@ def _feed_rates(times: ServiceTimes, most: int) -> list[float]:
     return rates
 
 
-def find_limit(times: ServiceTimes, output_tokens: int, batch: int) -> Limit:
-    """Return the station with the largest demand."""
-    parts: dict[Limit, float] = {"preprocessing": times.prepare, "prefill on the card": times.prefill}
+def find_limit(times: ServiceTimes, output_tokens: int, batch: int, spacing: float = 0.0) -> Limit:
+    """Return the station with the largest demand; ``spacing``: the least ms between prepared requests."""
+    parts: dict[Limit, float] = {"preprocessing": max(times.prepare, spacing), "prefill on the card": times.prefill}
     parts["decoding steps"] = output_tokens * times.step(batch) / batch
     return max(parts, key=lambda part: parts[part])
 

@@ -150,7 +150,7 @@ def describe_limits(
         contexts=engine_of(config).contexts_limit(config.session_len, config.max_batch_size),
         chunk=0.0 if resolved.images else writing,
         lock_per_token=writing if shares_lock else 0.0,
-        spacing=round_ms(resolved.images * coefficients["pytorch-image-host-ms"]) if shares_lock else 0.0,
+        spacing=round_ms(engine_of(config).image_spacing_ms(resolved, coefficients)),
     )
     return server, shared_row
 

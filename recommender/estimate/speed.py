@@ -20,6 +20,7 @@ from recommender.estimate import given_requests, load_profile, uncertainty
 from recommender.estimate.closed_loop import Limit, ServiceTimes, find_limit, share_gpu, solve_loop, token_gap
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.coverage import is_loaded, name_load, name_residual
+from recommender.estimate.engines.engine import engine_of
 from recommender.estimate.prefix_cache import as_run
 from recommender.estimate.request_times import add_load, demands_of
 from recommender.estimate.scheduler.passes import SimulatedAnswer
@@ -274,7 +275,8 @@ def estimate_server(
         limit, tail = find_limit(alone, resolved.output_tokens, 1), whole * coefficients["tail-alone"]
         return PointEstimate(whole, whole, tail, first, alone.step(1), 1e3 / whole, limit, first, alone.step(1))
     times = add_load(alone, resolved, config, coefficients)
-    limit = find_limit(times, resolved.output_tokens, min(concurrency, config.max_batch_size))
+    spacing = engine_of(config).image_spacing_ms(resolved, coefficients)
+    limit = find_limit(times, resolved.output_tokens, min(concurrency, config.max_batch_size), spacing)
     within, token = _load_server(resolved, config, times, concurrency, coefficients)
     token = max(token, alone.step(1))
     # Running the requests one after the other is always possible.

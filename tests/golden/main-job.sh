@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "a100-sxm-80g", "load": "single"}
-# rendered: bash 6f823b1011c1e188d02f9ebd6e2695ea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbffc592a2
+# rendered: bash 50aa12547f03e188d02f9ebd6e2695ea339600cf2e3c8ece3909664a7b28cf1960b37f7a584edef5bfe2763ee559fbffc592a2
 #
 # OpenGVLab/InternVL3-8B-AWQ on 1 x NVIDIA A100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
@@ -25,7 +25,7 @@ MODEL=${MODEL:-OpenGVLab/InternVL3-8B-AWQ}
 # Required: the commit to load; main accepts whatever is there today.
 REVISION=${REVISION:-}
 
-# Keeps threads from competing
+# 4 of 16 CPU cores
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 
 # Predictions hold for this engine

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"gpu": "l4", "lmdeploy": "0.9.2", "load": "low", "model": "qwen2.5-7b-instruct-awq"}
-# rendered: bash 1a29004083d13e49a86433daea339600cf2eeaddc83909666ee53eeea784b37f7a584edef5bfe29e97e7c592a2
+# rendered: bash 5363c3e432783e49a86433daea339600cf2eeaddc83909666ee53eeea784b37f7a584edef5bfe29e97e7c592a2
 #
 # Qwen/Qwen2.5-7B-Instruct-AWQ on 1 x NVIDIA L4, LMDeploy 0.9.2, TurboMind.
 # 4 concurrent requests: 1,053 input and 128 output tokens.
@@ -18,7 +18,7 @@ set -euo pipefail
 # The model: a hub name or a local folder.
 MODEL=${MODEL:-Qwen/Qwen2.5-7B-Instruct-AWQ}
 
-# Keeps threads from competing
+# 4 of 16 CPU cores
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 
 # Predictions hold for this engine

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Made by lmdeploy-recommender 0.1.0.
 # request: {"goal": "throughput", "gpu": "h100-sxm-80g", "gpu_count": 2, "load": "high"}
-# rendered: bash a85db60426f689b7722f9ebd6e2695ea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbffc592a2a8c299
+# rendered: bash 4c2d92990c6b89b7722f9ebd6e2695ea339600cf2e3bb4be390966f602e7cf1960736bdeb37f7a584edef5bfe2763ee559fbffc592a2a8c299
 #
 # OpenGVLab/InternVL3-8B-AWQ on 2 x NVIDIA H100 80GB SXM, LMDeploy 0.18.0,
 # TurboMind.
@@ -25,7 +25,7 @@ MODEL=${MODEL:-OpenGVLab/InternVL3-8B-AWQ}
 # Required: the commit to load; main accepts whatever is there today.
 REVISION=${REVISION:-}
 
-# Keeps threads from competing
+# 4 of 16 CPU cores
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 
 # Predictions hold for this engine

@@ -66,6 +66,9 @@ class Engine(Protocol):
     def request_overhead_ms(self, coefficients: Mapping[str, float], /) -> float:
         """Return the ms that a request spends outside the preparing thread, before and after its first pass."""
 
+    def image_spacing_ms(self, resolved: ResolvedRequest, coefficients: Mapping[str, float], /) -> float:
+        """Return the least ms between two requests' images that reach the engine, in addition to preparing them."""
+
     def prompt_launch_ms(self, resolved: ResolvedRequest, coefficients: Mapping[str, float], /) -> float:
         """Return the ms that a pass with prompts takes at least, to launch."""
 

@@ -147,6 +147,11 @@ def request_overhead_ms(coefficients: Mapping[str, float]) -> float:
     return coefficients["request-overhead-ms"] + coefficients["pytorch-request-overhead-ms"]
 
 
+def image_spacing_ms(resolved: ResolvedRequest, coefficients: Mapping[str, float]) -> float:
+    """Return the ms for which Python's lock goes back and forth between this engine and what prepares images."""
+    return resolved.images * coefficients["pytorch-image-host-ms"]
+
+
 def prompt_launch_ms(resolved: ResolvedRequest, coefficients: Mapping[str, float]) -> float:
     """Return the ms in which Python launches the kernels of a pass with prompts: no CUDA graph holds them."""
     text = resolved.model.text

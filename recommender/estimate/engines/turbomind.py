@@ -149,6 +149,11 @@ def request_overhead_ms(coefficients: Mapping[str, float]) -> float:
     return coefficients["request-overhead-ms"]
 
 
+def image_spacing_ms(resolved: ResolvedRequest, coefficients: Mapping[str, float]) -> float:
+    """Return 0: preparing images is all."""
+    return 0.0
+
+
 def prompt_launch_ms(resolved: ResolvedRequest, coefficients: Mapping[str, float]) -> float:
     """Return 0: C++ launches a pass faster than the GPU works."""
     return 0.0
