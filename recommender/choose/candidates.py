@@ -13,8 +13,8 @@ from recommender.estimate import memory
 from recommender.estimate.cache_need import count_needed_tokens, shared_tokens
 from recommender.estimate.cache_sizing import BLOCK, session_length, size_cache
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.dropped_prefix_cache import is_dropped
 from recommender.estimate.engines.engine import ENGINES
-from recommender.estimate.prefix_cache import is_dropped
 from recommender.knowledge.eras import default_values
 from recommender.knowledge.store import Store
 from recommender.request.resolved_request import ResolvedRequest

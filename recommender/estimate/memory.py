@@ -9,6 +9,7 @@ from dataclasses import replace
 from recommender.estimate import coverage
 from recommender.estimate.cache_need import count_needed_tokens, count_running_requests, round_up, shared_tokens
 from recommender.estimate.configuration import Configuration
+from recommender.estimate.dropped_prefix_cache import as_run
 from recommender.estimate.engines.engine import engine_of
 from recommender.estimate.memory_items import (
     Memory,
@@ -19,7 +20,6 @@ from recommender.estimate.memory_items import (
     vision_workspace,
 )
 from recommender.estimate.model_shape import kv_bytes_per_token
-from recommender.estimate.prefix_cache import as_run
 from recommender.request.resolved_request import ResolvedRequest
 
 

@@ -20,8 +20,8 @@ from recommender.estimate import given_requests, load_profile, uncertainty
 from recommender.estimate.closed_loop import Limit, ServiceTimes, find_limit, share_gpu, solve_loop, token_gap
 from recommender.estimate.configuration import Configuration
 from recommender.estimate.coverage import is_loaded, name_load, name_residual
+from recommender.estimate.dropped_prefix_cache import as_run
 from recommender.estimate.engines.engine import engine_of
-from recommender.estimate.prefix_cache import as_run
 from recommender.estimate.request_times import add_load, demands_of
 from recommender.estimate.scheduler.passes import SimulatedAnswer
 from recommender.estimate.scheduler.simulation import LoadFigures, Timed
