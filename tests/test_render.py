@@ -422,10 +422,11 @@ while True:
 """
 
 
-def shared(cards: int = 1) -> Recommendation:
-    """A recommendation of two servers to a card, whether or not it would be the choice."""
-    resolved = resolve_request(Request(gpu="h100-sxm-80g", gpu_count=cards, concurrency=64), load())
-    config = next(each for each in next(tiers(resolved)) if each.share == 2)
+def shared(cards: int = 1, share: int = 2) -> Recommendation:
+    """A recommendation of two servers to a card, or of four of the PyTorch engine, whether or not it is the choice."""
+    model = "internvl3-8b-awq" if share == 2 else "qwen3-vl-4b-instruct"
+    resolved = resolve_request(Request(gpu="h100-sxm-80g", gpu_count=cards, concurrency=64, model=model), load())
+    config = next(each for each in next(tiers(resolved)) if each.share == share)
     candidate = predict(resolved, config)
     return pipeline._complete(resolved, candidate, (), pipeline.explain(resolved, candidate))
 
@@ -442,12 +443,16 @@ def sharing(servers: Machine, tmp_path: Path) -> Machine:
     return servers
 
 
-@pytest.mark.parametrize(("cards", "visible", "order"), [(1, "3", ["3", "3"]), (2, "5,3", ["5", "3", "5", "3"])])
+@pytest.mark.parametrize(
+    ("cards", "share", "visible", "order"),
+    [(1, 2, "3", ["3", "3"]), (2, 2, "5,3", ["5", "3", "5", "3"]), (1, 4, "3", ["3", "3", "3", "3"])],
+)
 def test_servers_of_a_card_start_one_after_the_other(
-    sharing: Machine, cards: int, visible: str, order: list[str]
+    sharing: Machine, cards: int, share: int, visible: str, order: list[str]
 ) -> None:
-    """The daemon sees every card; a second server of a card starts once the first listens; all end together."""
-    with started(sharing, render(shared(cards), "bash"), 2 + 2 * cards, CUDA_VISIBLE_DEVICES=visible) as process:
+    """The daemon sees every card; a further server of a card starts once the last listens; all end together."""
+    script = render(shared(cards, share), "bash")
+    with started(sharing, script, 2 + share * cards, CUDA_VISIBLE_DEVICES=visible) as process:
         proxy, daemon, *each = sharing.calls()
         each.sort(key=lambda call: accepted("0.18.0", call.words).server_port)
         assert proxy.words[1:3] == ["serve", "proxy"]
@@ -458,7 +463,7 @@ def test_servers_of_a_card_start_one_after_the_other(
         assert {call.environment["CUDA_MPS_PIPE_DIRECTORY"] for call in each} == {pipe}
         first = int(sharing.variables["SERVER_PORT"])
         ports = [accepted("0.18.0", call.words).server_port for call in each]
-        assert ports == [first + number for number in range(2 * cards)]
+        assert ports == [first + number for number in range(share * cards)]
         ended(process, signal.SIGTERM, [call.pid for call in sharing.calls()])
 
 

@@ -375,13 +375,14 @@ def test_the_front_opens_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch, li
         TWO,
         {"gpu": "H100-80G", "gpu_count": 4, "tp": 2, "model": "internvl3-38b", "load": "", "concurrency": 32},
         {"gpu": "H200", "gpu_count": 2, "model": "internvl3-2b", "load": "", "concurrency": 256, "goal": "throughput"},
+        {"gpu": "H200", "gpu_count": 2, "model": "qwen3-vl-4b-instruct", "load": "", "concurrency": 64, "cpus": 32},
     ],
-    ids=["cards", "tp", "shares"],
+    ids=["cards", "tp", "shares", "fours"],
 )
 def test_what_a_record_ran_with_renders_again(form: str, asked: dict[str, Any]) -> None:
     """From its command and environment to the launch that its digest names; nothing is edited as rendered."""
     answer = found(**asked)
-    assert (answer.config.share > 1) == (asked.get("model") == "internvl3-2b")
+    assert answer.config.share == {"internvl3-2b": 2, "qwen3-vl-4b-instruct": 4}.get(asked.get("model", ""), 1)
     fleet = fleet_folder.from_texts(render_files(Layout(answer), form), form, "fleet")
     kept = SimpleNamespace(
         id="fleet", kind=form, request=request_json(answer),
