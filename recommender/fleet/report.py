@@ -102,17 +102,17 @@ def _best(plan: FleetPlan) -> Iterator[str]:
     fleet = plan.fleets[0]
     config, kind, up, p99 = fleet.config, fleet.kind, fleet.at, fleet.p99_ms
     yield f"{'FEWEST GPUS' if cost(fleet, plan) is None else 'CHEAPEST'}: {name_of(kind)}"
-    gpus = (
-        f"of the GPU that {config.share} share under CUDA MPS"
+    takes = f"{fleet.memory.total / GIB:,.1f} GiB"
+    memory = (
+        f"The {config.share} that share a GPU under CUDA MPS take {takes} of it. A server"
         if config.share > 1
-        else "of its GPU"
+        else f"A server takes {takes} of its GPU,"
         if kind.tp == 1
-        else f"of each of its {kind.tp} GPUs"
+        else f"A server takes {takes} of each of its {kind.tp} GPUs,"
     )
     yield from _indented(
-        f"{count(fleet.hosts, 'host')} with {count(servers_of(kind, config), 'server')} each. A server takes "
-        f"{fleet.memory.total / GIB:,.1f} GiB {gpus}, runs {config.max_batch_size} requests at once, and is limited by "
-        f"{binding(fleet.limit)}."
+        f"{count(fleet.hosts, 'host')} with {count(servers_of(kind, config), 'server')} each. "
+        f"{memory} runs {config.max_batch_size} requests at once, and is limited by {binding(fleet.limit)}."
     )
     spare = plan.aim.spare
     down = f". With {spare:,} down: {fleet.down.busy:.0%} busy, p99 {p99.value:,.0f} ms" if spare else ""
