@@ -4,7 +4,8 @@
 Reports a vision server without OMP_NUM_THREADS, or with OMP_NUM_THREADS set to all cores, if requests are concurrent:
 by the given load, or because the script sets a batch size, a limit or a proxy. For one request at a time it is an
 info, because the gain is a few milliseconds. A single command without a script is not reported: the variables of its
-shell are unknown. Nor are models whose images are not cut into tiles, such as Qwen2.5-VL: they lose nothing.
+shell are unknown. Nor are models whose images are not cut into tiles, such as Qwen2.5-VL: on TurboMind they lose
+nothing, and on the PyTorch engine hosts differed (40 or 24 requests per second with 4 threads or unset, 18 or 19).
 
 ## Why
 Each server process prepares all images in one thread. The tensor operations of that thread use every core unless
