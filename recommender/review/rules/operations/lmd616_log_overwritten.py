@@ -2,7 +2,8 @@
 
 ## What it does
 Reports servers that run at the same time and write to one file with `>` or `tee`, and a server in a restart loop whose
-`>` or `tee` empties the log at each start. So does a command in the loop, such as `: > server.log`.
+`>` or `tee` empties the log at each start. So does a command in the loop, such as `: > server.log` or
+`exec > server.log`.
 
 ## Why
 Two processes that write one file overwrite each other's lines. In a restart loop the next start erases the log of the
@@ -34,7 +35,7 @@ from recommender.review.rules import surroundings
 from recommender.review.script.model import Launch, Script, Span
 
 NAME = r"(?:[\w./~-]|\$\w+|\$\{\w+\})+"
-WRITES = pattern(rf"(?<![\d>&|<])(?:1|&)?(>)\|?(?![>&(|])\s*(\"?{NAME}\"?)(?=[\s;&|)]|\Z)")
+WRITES = pattern(rf"(?<![\d>&|<])(?:1|&)?(>\|?)(?![>&(|])\s*(\"?{NAME}\"?)(?=[\s;&|)]|\Z)")
 TOKEN = pattern(
     r"(?P<pipe>\|&?(?!\|))|(?P<redirect>\d?[<>]+[&|]?|&>+)|(?P<end>[;&|()])"
     r"|(?P<word>(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\[^\n]|[^\s\"';&|<>()\\])+)",
@@ -50,6 +51,10 @@ EMPTIED = pattern(
     re.MULTILINE,
 )
 """A command that empties a file or removes it."""
+EXEC = pattern(r"(?:^|[;&|({]|\b(?:do|then|else)\b)[ \t]*exec[ \t]+((?:\d|&)?[<>][^;\n]*)", re.MULTILINE)
+"""A redirection of all that the script writes from here on."""
+ELSEWHERE = pattern(r"(?<![2-9])>|(?<!\|)\|(?!\|)")
+"""Text behind a launch that takes its output away from the script's."""
 KEPT = pattern(r"\b(?:if|case|mv|cp|gzip|savelog|logrotate)\b|&&|\|\||\[")
 """Text that shows that the log is kept elsewhere, or emptied under a condition."""
 VARIABLE = pattern(r"\$\{?(\w+)")
@@ -88,14 +93,18 @@ def rule(script: Script) -> Diagnostics:
 def _in_loop(script: Script, launch: Launch, loop: Span, log: Log | None) -> Diagnostics:
     """Report what empties the log of a launch at each turn of its loop: its redirection, or a command before it."""
     what = "Each restart empties the log, and the messages of the crash with it."
+    before = surroundings.code(script, loop.start, launch.place.start)
+    rest = surroundings.code(script, launch.place.start, launch.place.end) + surroundings.rest_of_line(script, launch)
+    files = {match[1] for match in APPENDED.finditer(rest)}
+    if log is None and not KEPT.search(before) and (redirections := [*EXEC.finditer(before)]):
+        last = redirections[-1]
+        emptied = _redirected(script, last[1], loop.start + last.start(1))
+        log = emptied if emptied and (emptied.file in files or not ELSEWHERE.search(rest)) else None
     if log is not None:
         if not _changes(script, log.file, loop):
             fix = Fix(((log.sign, log.append),), f"write {log.append}")
             yield Diagnostic(log.whole, what, f"Write {log.append} to append to the log.", fix)
         return
-    before = surroundings.code(script, loop.start, launch.place.start)
-    rest = surroundings.code(script, launch.place.start, launch.place.end) + surroundings.rest_of_line(script, launch)
-    files = {match[1] for match in APPENDED.finditer(rest)}
     for match in () if KEPT.search(before) else EMPTIED.finditer(before):
         if match[2] in files:
             place = script.place(loop.start + match.start(1), loop.start + match.end(2))
@@ -113,11 +122,16 @@ def _log(script: Script, launch: Launch) -> Log | None:
     """Return the log that a launch empties; None if its name depends on a command."""
     start = launch.place.start
     text = surroundings.code(script, start, launch.place.end + len(surroundings.rest_of_line(script, launch)))
+    return _redirected(script, text, start) or _tee(script, text, start)
+
+
+def _redirected(script: Script, text: str, start: int) -> Log | None:
+    """Return the log that a redirection in a text empties."""
     match = WRITES.search(text)
-    if match and not NOWHERE.fullmatch(match[2]):
-        whole = script.place(start + match.start(), start + match.end())
-        return Log(match[2].strip('"'), whole, script.place(start + match.start(1), start + match.end(1)), ">>")
-    return _tee(script, text, start)
+    if match is None or NOWHERE.fullmatch(match[2]):
+        return None
+    whole = script.place(start + match.start(), start + match.end())
+    return Log(match[2].strip('"'), whole, script.place(start + match.start(1), start + match.end(1)), ">>")
 
 
 def _tee(script: Script, text: str, start: int) -> Log | None:
