@@ -7,7 +7,8 @@ Python, where no parser reads them, also text for a number, words that are not a
 `GenerationConfig` or `TurbomindEngineConfig` checks itself, such as `top_k=-1` and `cache_prompt="none"`.
 
 With the PyTorch engine, also `--cudagraph-capture-batch-sizes` without a size up to `--max-batch-size`,
-a `--kernel-block-size` that is no power of two or does not divide the KV block, and a `--max-prefill-token-num` of 0.
+a `--kernel-block-size` that is no power of two or does not divide the KV block, a `--max-prefill-token-num` of 0, and
+a `--dp-rank` that is not below `--dp`.
 
 ## Why
 TurboMind stores the KV cache in 16, 8 or 4 bits. It rejects the newer `--quant-policy` values 16 and 17. It accepts
@@ -46,6 +47,7 @@ CHOSEN = frozenset({"async", "device", "distributed-executor-backend", "log-leve
 CAPTURED = "cudagraph-capture-batch-sizes"
 KERNEL_BLOCK, UNSET, LEAST_BLOCK = "kernel-block-size", -1, 16
 PREFILL = "max-prefill-token-num"
+RANK, REPLICAS = "dp-rank", "dp"
 WHOLE = pattern(r"[-+]?\d{1,9}")
 DTYPES = ("auto", "float16", "bfloat16")
 """What an engine's configuration takes."""
@@ -57,6 +59,7 @@ DTYPES = ("auto", "float16", "bfloat16")
         *(f"constraints/{constraint}" for constraint in RANGES),
         "constraints/kv-bits-turbomind",
         "flags/cudagraph-capture-batch-sizes",
+        "flags/dp-rank",
         "flags/kernel-block-size",
         "flags/max-prefill-token-num",
         "flags/quant-policy",
@@ -86,6 +89,7 @@ def rule(case: Case) -> Diagnostics:
     yield from _capture_sizes(case)
     yield from _kernel_block(case)
     yield from _no_prefill(case) if PREFILL not in refused else ()
+    yield from _rank(case)
     yield from _dtype(case)
     yield from field_ranges.refused(case) if checks.python(case) else ()
 
@@ -192,6 +196,17 @@ def _no_prefill(case: Case) -> Diagnostics:
         message = f"{setting.option.name} 0 leaves no prompt tokens for a pass of the PyTorch engine."
         why = "It reads a prompt in chunks of that many tokens, so a text is never read to its end."
         yield Diagnostic(checks.at(setting), message, why, sources=(f"flags/{PREFILL}",))
+
+
+def _rank(case: Case) -> Diagnostics:
+    """Report a replica beyond the last, which the PyTorch engine refuses (0.8.0 lmdeploy/pytorch/config.py:104)."""
+    setting, replicas = _of_pytorch(case, RANK), case.effective(REPLICAS) or ""
+    if setting is None or setting.text is None or not WHOLE.fullmatch(setting.text) or not WHOLE.fullmatch(replicas):
+        return
+    if int(setting.text) >= int(replicas) > 0:
+        message = f"{setting.option.name} {setting.text} is not below {checks.spelled(case, REPLICAS)} {replicas}."
+        why = "The PyTorch engine does not start with it."
+        yield Diagnostic(checks.at(setting), message, why, sources=(f"flags/{RANK}",))
 
 
 def _of_pytorch(case: Case, option: str) -> LaunchSetting | None:
