@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from recommender.choose import constraints
 from recommender.choose.needs import is_file
+from recommender.common.pattern import pattern
 from recommender.knowledge.conditions import Condition, Value, fill
 from recommender.knowledge.eras import options_of
 from recommender.knowledge.store import Store
@@ -57,6 +58,7 @@ LOADED = frozenset(
 )
 """Estimates that depend on the load."""
 NOTHING: Mapping[str, Value] = MappingProxyType({})
+WORD = pattern(r"[\w-]+")
 
 
 class Broken(NamedTuple):
@@ -184,6 +186,13 @@ def _settings(case: Case, rule: constraints.ParsedConstraint) -> tuple[LaunchSet
 
 
 # --- options
+
+
+def is_asked_for(case: Case, option: GivenOption) -> bool:
+    """Return whether the script gives an option only if LMDeploy's help lists it."""
+    name, text, at = option.name.strip("-").replace("_", "-"), case.script.text, option.place.start
+    before = (text[start:at] for start, end in case.script.by_help if start <= at < end)
+    return any(name in {word.strip("-").replace("_", "-") for word in WORD.findall(part)} for part in before)
 
 
 def flag_of(store: Store, text: str) -> records.Flag | None:

@@ -227,6 +227,8 @@ class Script:
     """Other commands of LMDeploy: chat, lite, convert, check_env."""
     followed: tuple[tuple[int, int], ...] = ()
     """Ranges that were read as commands; a mention of a server elsewhere was not followed."""
+    by_help: tuple[tuple[int, int], ...] = ()
+    """Statements that a script runs by what LMDeploy's help lists."""
     embedded: tuple[Embedded, ...] = ()
     """Files within the file, as in a here-document."""
     environment_files: Mapping[str, str] = field(default_factory=dict, repr=False)

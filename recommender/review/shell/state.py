@@ -96,6 +96,8 @@ class Run:
     surveys: list[Survey] = field(default_factory=list)
     tools: list[Launch] = field(default_factory=list)
     followed: list[tuple[int, int]] = field(default_factory=list)
+    by_help: list[tuple[int, int]] = field(default_factory=list)
+    """The statements whose condition looks for something in LMDeploy's help."""
     embedded: list[Embedded] = field(default_factory=list)
     unread: list[ReadProblem] = field(default_factory=list)
     elsewhere: bool = False
@@ -173,6 +175,7 @@ def complete_script(script: Script, run: Run, problems: list[ReadProblem]) -> Sc
         comments=(*script.comments, *(comments[place] for place in sorted(comments))),
         tools=(*script.tools, *run.tools),
         followed=(*script.followed, *dict.fromkeys(run.followed)),
+        by_help=(*script.by_help, *dict.fromkeys(run.by_help)),
         embedded=(*script.embedded, *dict.fromkeys(run.embedded)),
         problems=(*script.problems, *dict.fromkeys(problems), *run.problems()),
         assignments=tuple(sorted(assignments, key=lambda assignment: assignment.place)),

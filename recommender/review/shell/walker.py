@@ -15,7 +15,7 @@ from recommender.common.pattern import pattern
 from recommender.review.script.model import Script, Span
 from recommender.review.script.source_map import Field, Mapped, SourceText
 from recommender.review.script.variables import Variable, Variables, merge_states
-from recommender.review.shell import grammar
+from recommender.review.shell import grammar, help_guards
 from recommender.review.shell.commands import assign, command, declaration, leaves
 from recommender.review.shell.heredocs import heredoc, keeps, leftovers
 from recommender.review.shell.inner_scripts import walk, walk_file
@@ -77,6 +77,7 @@ class Shell:
         self.mapped = mapped
         self.words = Words(run.page, mapped)
         self.survey = survey(run.page, mapped, root)
+        self.asks_help = help_guards.asks(mapped.code)
 
     def span(self, node: Node) -> tuple[int, int]:
         """Return a node's range in the file."""
@@ -156,6 +157,7 @@ class Shell:
     def _list(self, node: Node, where: Where) -> None:
         """Follow ``a && b || c``."""
         parts = grammar.flat_list(node)
+        help_guards.note(self, node, self.mapped.code[node.start_byte : parts[-1][1].start_byte])
         for at, (sign, child) in enumerate(parts):
             inner = where.deeper(guarded=at + 1 < len(parts))
             if at == 0:
@@ -201,6 +203,7 @@ class Shell:
         rest: list[tuple[Node, bool]] = []
         nodes = node.children
         then = next((at for at, child in enumerate(nodes) if child.type == "then"), len(nodes))
+        help_guards.note(self, node, self.mapped.code[node.start_byte : nodes[then - 1].end_byte])
         for at, child in enumerate(nodes):
             if not child.is_named or child.type in ("comment", "elif_clause", "else_clause"):
                 continue
@@ -215,6 +218,7 @@ class Shell:
             self.statement(child, where.deeper(background))
 
     def _case_statement(self, node: Node, where: Where) -> None:
+        help_guards.note(self, node, self.words.raw(node.children[1]))
         before = self.run.state
         ends: list[Variables] = []
         complete = False

@@ -2,7 +2,8 @@
 
 ## What it does
 Reports options of `lmdeploy serve api_server` that no covered release has: typos, options of other servers, and
-prefixes that match several options.
+prefixes that match several options. An option that the script gives only if LMDeploy's own `--help` lists it is no
+error: a release without it never reads it.
 
 ## Why
 The parser stops at the first unknown word, before anything is loaded. Since 0.9.2 it reads an underscore in an
@@ -43,7 +44,8 @@ def rule(case: Case) -> Diagnostics:
     if not checks.server(case):
         return
     for option in case.launch.options:
-        if not option.name.startswith("-") or checks.accepts(case, option.name):
+        known = checks.accepts(case, option.name) or checks.is_asked_for(case, option)
+        if known or not option.name.startswith("-"):
             continue
         if checks.flag_of(case.resolved.store, option.name) is None:
             yield _unknown(case, option)
