@@ -58,7 +58,7 @@ def assign(shell: Shell, node: Node, exported: bool = False, prefix: bool = Fals
     before = run.state.variables.get(text)
     appended = any(child.type == "+=" for child in node.children)
     variable = _value(shell, node, text, before if appended else None, before)
-    if exported or run.export_all or (before is not None and before.exported):
+    if exported or run.export_all or text in run.exported or (before is not None and before.exported):
         variable = variable._replace(exported=True)
     if prefix:
         return text, variable

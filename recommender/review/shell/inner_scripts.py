@@ -4,10 +4,12 @@ from recommender.common.pattern import pattern
 from recommender.review.script.launches import Surroundings, launch
 from recommender.review.script.model import Container, ReadProblem, Span, Word
 from recommender.review.script.source_map import Field, Mapped, SourceText
-from recommender.review.script.unwrap import Unwrapped, unwrap
+from recommender.review.script.unwrap import SHELLS, WRAPPERS, Unwrapped, program, unwrap
 from recommender.review.shell import grammar
 from recommender.review.shell.state import MOST_DEPTH, Run, TooMuch, Where, export
 
+OTHERS = SHELLS | (WRAPPERS - {"eval"})
+"""Programs that give a script to a shell of its own."""
 OPENRC, OPENRC_COMMAND = pattern(r"#![^\n]*/openrc-run\b"), "$command $command_args"
 
 
@@ -64,9 +66,12 @@ def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
     if text is None or where.depth > MOST_DEPTH // 2:
         return False
     run.spend(3)
-    kept, outside, image = run.state, run.container, run.image
+    kept, outside, image, expands = run.state, run.container, run.image, run.outer_expands
     run.state, run.container, run.image = kept.copy(), unwrapped.container or outside, unwrapped.image or image
+    run.outer_expands = expands or _is_expanded(unwrapped)
     export(run, unwrapped.environment)
+    if not run.outer_expands and unwrapped.fields and program(unwrapped.fields[0]) in OTHERS:
+        run.state.variables = {name: run.state.variables[name] for name in unwrapped.environment}
     if unwrapped.container is not None:
         run.state.variables = {
             name: variable._replace(exported=name in unwrapped.environment)
@@ -74,8 +79,13 @@ def read_nested(run: Run, unwrapped: Unwrapped, where: Where) -> bool:
         }
     run.state.arguments = None if unwrapped.arguments is None else tuple(unwrapped.arguments)
     walk(run, text, where.deeper(background=unwrapped.background))
-    run.state, run.container, run.image = kept, outside, image
+    run.state, run.container, run.image, run.outer_expands = kept, outside, image, expands
     return True
+
+
+def _is_expanded(unwrapped: Unwrapped) -> bool:
+    """Return whether the shell around a script expands its variables, as between double quotes."""
+    return unwrapped.nested is not None and unwrapped.nested.inner is not None and unwrapped.nested.inner[3]
 
 
 def walk_file(run: Run, text: str) -> list[ReadProblem]:

@@ -103,6 +103,8 @@ class Run:
     elsewhere: bool = False
     """A launch is in another file, or in a text that is not written as it is read: repairs would break it."""
     exported: set[str] = field(default_factory=set)
+    outer_expands: bool = False
+    """A shell around the text expands its variables before the shell that runs it."""
     container: Container | None = None
     image: Word | None = None
     """That of Slurm or Apptainer around a script."""
