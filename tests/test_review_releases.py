@@ -337,3 +337,61 @@ def test_an_image_that_may_be_built_beside_it_has_its_release(image: str, tmp_pa
     text = f"docker run --gpus all {image} lmdeploy serve api_server m\n"
     script.write_text(text)
     assert [case.resolved.release.id for case in review(str(script), text).cases] == ["0.10.0"]
+
+
+def environments(name: str) -> list[tuple[str, str]]:
+    """Return ways to install the old release into an environment, and to run a command in it."""
+    activated = [f"conda activate {name}", f"source activate {name}", f"micromamba activate '{name}'"]
+    activated += [
+        f"source /opt/conda/bin/activate {name}",
+        f"source envs/{name}/bin/activate",
+        f". ~/{name}/bin/activate",
+    ]
+    ways = [(f"{line}\npip install lmdeploy==0.12.3\n", f"{line}\n{COMMAND}\n") for line in activated]
+    runs = f"conda run --no-capture-output -n {name}"
+    ways.append((f"{runs} pip install lmdeploy==0.12.3\n", f"nohup {runs} {COMMAND}\n"))
+    ways.append(
+        (f"conda create -y --name {name} lmdeploy=0.12.3\n", f"mamba run -p /opt/conda/envs/{name} {COMMAND}\n")
+    )
+    path = f"$HOME/{name}/bin"
+    ways.append((f"{path}/pip install 'lmdeploy==0.12.3'\n", f'"{path}/lmdeploy"{COMMAND.removeprefix("lmdeploy")}\n'))
+    ways.append((f"V=0.12.3\n{name}/bin/python -m pip install lmdeploy==$V\n", f"{name}/bin/python3 -m {COMMAND}\n"))
+    inside = f"bash -c 'source {name}/bin/activate && "
+    ways.append((f"{inside}pip install lmdeploy==0.12.3'\n", f"{inside}{COMMAND}'\n"))
+    return ways
+
+
+HERE, THERE = environments("serving"), environments("training")
+
+
+@pytest.mark.parametrize("at", range(len(HERE)))
+def test_a_release_belongs_to_its_environment(at: int) -> None:
+    """Whatever enters the environment; that of another environment is not the server's."""
+    for (installs, _), (_, runs) in ((HERE[at], other) for other in HERE):
+        assert errors(review("x.sh", installs + runs)) == ["LMD102"], installs + runs
+    for (installs, _), (_, runs) in ((HERE[at], other) for other in THERE):
+        assert errors(review("x.sh", installs + runs)) == [], installs + runs
+
+
+BOTH = "conda run -n {} pip install lmdeploy==0.12.3\nconda run -n {} pip install lmdeploy==0.18.0\n"
+IN_ENVIRONMENTS = [
+    (BOTH.format("a", "b") + f"conda run -n a {COMMAND}", ["LMD102"]),
+    (BOTH.format("a", "b") + f"conda run -n b {COMMAND}", []),
+    (f"pip install lmdeploy==0.18.0\nconda activate a\npip install lmdeploy==0.12.3\n{COMMAND}", ["LMD102"]),
+    (f"pip install lmdeploy==0.12.3\nconda run -n a pip install lmdeploy==0.18.0\n{COMMAND}", ["LMD102"]),
+    (f"conda activate a\npip install lmdeploy==0.12.3\nconda deactivate\nconda activate b\n{COMMAND}", []),
+    (f"conda activate a\npip install lmdeploy==0.12.3\nconda deactivate\n{COMMAND}", []),
+    (f"/usr/local/bin/pip install lmdeploy==0.12.3\nsource a/bin/activate\n{COMMAND}", []),
+    (f"pip install lmdeploy==0.12.3\nsource a/bin/activate\n{COMMAND}", ["LMD102"]),
+    (f"a/bin/pip install lmdeploy==0.12.3\nPATH=$PWD/a/bin:$PATH\n{COMMAND}", ["LMD102"]),
+    (f"/usr/bin/pip install lmdeploy==0.12.3\n/usr/local/bin/{COMMAND}", ["LMD102"]),
+    (f'E=a\nconda run -n a pip install lmdeploy==0.12.3\nconda activate "$E"\n{COMMAND}', ["LMD102"]),
+    (f"conda activate a\npip install lmdeploy==0.12.3\n# conda activate b\n{COMMAND}", ["LMD102"]),
+    (f'conda activate a\npip install lmdeploy==0.12.3\necho "conda activate b"\n{COMMAND}', ["LMD102"]),
+]
+
+
+@pytest.mark.parametrize(("text", "found"), IN_ENVIRONMENTS, ids=range(len(IN_ENVIRONMENTS)))
+def test_the_release_of_the_servers_own_environment_counts(text: str, found: list[str]) -> None:
+    """Where an environment is unknown, it may be the server's."""
+    assert errors(review("x.sh", text + "\n")) == found

@@ -16,6 +16,7 @@ from recommender.review.script import batch_job, sibling_files
 from recommender.review.script.images import VERSION, is_published, release_in
 from recommender.review.script.mentions import INSTALLED_AS
 from recommender.review.script.model import Call, Launch, Script, Span, Word
+from recommender.review.script.virtual_environments import environment, is_same
 
 NAMED_IMAGE = pattern(rf"[\"'](?:[\w.:-]+/)+lmdeploy:v?{VERSION}(?![\d.])")
 PULLED_IMAGE = pattern(rf"(?:[\"'\s]|//)(?:[\w.:#-]+/)+lmdeploy:v?{VERSION}(?![\d.])")
@@ -78,6 +79,8 @@ class Pinned(NamedTuple):
     requirement: str = ""
     used: int = -1
     """Where the command names it, if elsewhere than the script: a variable."""
+    environment: str = ""
+    """The conda or virtual environment that it is installed into; empty if unknown."""
 
     @property
     def at(self) -> int:
@@ -108,7 +111,7 @@ def release_of(script: Script, launch: Launch | None) -> Pinned | None:
         _image(script, launch),
         _of_matrix(launch),
         _of_command(script, launch),
-        _kept(script, launch),
+        _of_environment(script, launch),
         near,
     ):
         pinned = {found.release: found for found in source}
@@ -158,6 +161,21 @@ def _kept(script: Script, launch: Launch | None) -> Iterator[Pinned]:
             yield pin
 
 
+def _of_environment(script: Script, launch: Launch | None) -> list[Pinned]:
+    """Return what is kept in the launch's conda or virtual environment, else what may be in it."""
+    kept = list(_kept(script, launch))
+    if launch is None or not kept:
+        return kept
+    mine = _environment(script, launch.place.start)
+    same = {name for name in {pin.environment for pin in kept} if is_same(name, mine)}
+    own = {name for name in same if bool(name) == bool(mine)}
+    return [pin for pin in kept if pin.environment in (own or same)]
+
+
+def _environment(script: Script, at: int) -> str:
+    return environment(script, _line_before(script, at), at)
+
+
 def _line_before(script: Script, at: int) -> str:
     """Return the text of a line before a place, joined with the lines before that a backslash continues."""
     before = script.text[max(at - LONGEST_COMMAND, 0) : at].replace("\\\n", "  ")
@@ -166,7 +184,8 @@ def _line_before(script: Script, at: int) -> str:
 
 @lru_cache(maxsize=8)
 def _installed(script: Script) -> tuple[Pinned, ...]:
-    return tuple(_installations(script))
+    pins = _installations(script)
+    return tuple(pin._replace(environment=_environment(script, pin.at)) if pin.at >= 0 else pin for pin in pins)
 
 
 def _of_variables(script: Script) -> Iterator[Pinned]:
