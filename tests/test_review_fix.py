@@ -118,6 +118,28 @@ def test_all_broken_line_ends_of_a_command_are_repaired_at_once() -> None:
     assert repaired.source.text == text.replace("\\ \n", "\\\n").replace("\\\t\n", "\\\n")
 
 
+EMPTYING = [
+    "exec > a.log",
+    "exec 2>&1 1>|a.log",
+    "exec &> a.log",
+    "exec > >(tee a.log)",
+    "server >|a.log",
+    "server &> >(tee -- a.log)",
+]
+
+
+@pytest.mark.parametrize("line", EMPTYING)
+def test_a_repaired_log_keeps_what_is_in_it(line: str, tmp_path: Path) -> None:
+    """Bash itself appends to the file."""
+    log, again = tmp_path / "a.log", "" if line.startswith("server") else "\nserver"
+    loop = f"while true; do\n{line}{again}\nsleep 1\ndone\n".replace("server", SERVE)
+    text = mended(loop, engine.rule("LMD616")).source.text
+    log.write_text("crash\n", encoding="utf-8")
+    body = text.removeprefix("while true; do\n").removesuffix("sleep 1\ndone\n").replace(SERVE, "echo started")
+    subprocess.run(["bash", "-c", f"{body}exec >&-; wait $!; true"], cwd=tmp_path, check=True)
+    assert log.read_text("utf-8") == "crash\nstarted\n"
+
+
 @pytest.mark.parametrize(
     ("path", "text", "near"),
     [

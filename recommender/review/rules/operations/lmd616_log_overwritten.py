@@ -36,6 +36,8 @@ from recommender.review.script.model import Launch, Script, Span
 
 NAME = r"(?:[\w./~-]|\$\w+|\$\{\w+\})+"
 WRITES = pattern(rf"(?<![\d>&|<])(?:1|&)?(>\|?)(?![>&(|])\s*(\"?{NAME}\"?)(?=[\s;&|)]|\Z)")
+PASSES = pattern(rf"(?<![\d>&|<])(?:1|&)?>\s*>\(\s*((?:\S*/)?tee)(?:\s+-[-ip]+)*\s+(\"?{NAME}\"?)\s*\)")
+"""A redirection to tee, which empties its file."""
 TOKEN = pattern(
     r"(?P<pipe>\|&?(?!\|))|(?P<redirect>\d?[<>]+[&|]?|&>+)|(?P<end>[;&|()])"
     r"|(?P<word>(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\[^\n]|[^\s\"';&|<>()\\])+)",
@@ -127,11 +129,11 @@ def _log(script: Script, launch: Launch) -> Log | None:
 
 def _redirected(script: Script, text: str, start: int) -> Log | None:
     """Return the log that a redirection in a text empties."""
-    match = WRITES.search(text)
+    match = WRITES.search(text) or PASSES.search(text)
     if match is None or NOWHERE.fullmatch(match[2]):
         return None
-    whole = script.place(start + match.start(), start + match.end())
-    return Log(match[2].strip('"'), whole, script.place(start + match.start(1), start + match.end(1)), ">>")
+    whole, sign = (script.place(start + match.start(group), start + match.end(group)) for group in (0, 1))
+    return Log(match[2].strip('"'), whole, sign, f"{match[1]} -a" if match[1].endswith("tee") else ">>")
 
 
 def _tee(script: Script, text: str, start: int) -> Log | None:
