@@ -60,17 +60,18 @@ def find_similar_runs(resolved: ResolvedRequest, config: Configuration) -> tuple
     prompt = resolved.input_tokens(config.max_tiles)
     workload = resolved.request.workload + WITH_PREFIX * bool(resolved.prefix_tokens) if resolved.varies else ""
     asked = (resolved.model.id, resolved.gpu.id, config.backend)
-    groups = ((_compare_kinds(asked, kind), runs) for kind, runs in _group_runs(resolved.store).items())
+    kinds = ((_compare_kinds(asked, kind), launches) for kind, launches in _group_runs(resolved.store).items())
     farthest = TOO_FAR
-    for unlike, runs in sorted(groups, key=lambda group: group[0]):
-        for run in runs if unlike <= farthest else ():
-            apart = unlike + _compare_launches(config, run)
-            if apart > farthest:
-                continue  # a load only adds to its run's distance
-            distances = ((apart + _compare_loads(resolved, prompt, workload, load), load) for load in run.loads)
-            distance, load = min(distances, key=lambda pair: pair[0])
-            nearest = sorted([*nearest, (distance, run.id, run, load)], key=lambda entry: entry[:2])[:SHOWN]
-            farthest = nearest[-1][0] if len(nearest) == SHOWN else TOO_FAR
+    for unlike, launches in sorted(kinds, key=lambda pair: pair[0]):
+        if unlike > farthest:
+            break
+        apart_runs = ((unlike + _compare_launches(config, runs[0]), runs) for runs in launches)
+        for apart, runs in sorted(apart_runs, key=lambda pair: pair[0]):
+            for run in runs if apart <= farthest else ():  # a load only adds to its run's distance
+                distances = ((apart + _compare_loads(resolved, prompt, workload, load), load) for load in run.loads)
+                distance, load = min(distances, key=lambda pair: pair[0])
+                nearest = sorted([*nearest, (distance, run.id, run, load)], key=lambda entry: entry[:2])[:SHOWN]
+                farthest = nearest[-1][0] if len(nearest) == SHOWN else TOO_FAR
     return tuple(
         SimilarRun(
             name,
@@ -90,13 +91,17 @@ def find_similar_runs(resolved: ResolvedRequest, config: Configuration) -> tuple
 
 
 @lru_cache(maxsize=8)
-def _group_runs(store: Store) -> dict[tuple[str, str, str], list[RunSummary]]:
-    """Return the runs with loads by model, GPU and engine: hundreds of runs need not be compared one by one."""
-    groups: dict[tuple[str, str, str], list[RunSummary]] = {}
+def _group_runs(store: Store) -> dict[tuple[str, str, str], list[list[RunSummary]]]:
+    """Return the runs with loads by model, GPU and engine, those with equal options in one list.
+
+    So hundreds of runs need not be compared one by one.
+    """
+    groups: dict[tuple[str, str, str], dict[tuple[int, ...], list[RunSummary]]] = {}
     for run in store.evidence.values():
         if run.loads:
-            groups.setdefault((run.model, run.gpu, run.engine), []).append(run)
-    return groups
+            launches = groups.setdefault((run.model, run.gpu, run.engine), {})
+            launches.setdefault((run.batch, run.threads, run.prefill_tokens, run.session), []).append(run)
+    return {kind: [*launches.values()] for kind, launches in groups.items()}
 
 
 def _compare_kinds(request_kind: tuple[str, str, str], kind: tuple[str, str, str]) -> float:
