@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from recommender.commands.list import command
-from recommender.knowledge.load import load
+from recommender.knowledge.load import data_root, load
 from recommender.lookup.listing import KINDS, lines, search, searchable
 
 STORE = load()
@@ -63,6 +63,16 @@ def test_all_words_must_match_in_any_case(kind: str, words: tuple[str, ...], id:
         text = json.dumps(each, ensure_ascii=False).casefold().replace("_", "-")
         assert all(word.casefold().replace("_", "-") in text for word in words)
     assert set(found) == set(found) & {each.id for each, _ in searchable(STORE, kind)}
+
+
+@pytest.mark.parametrize("words", [("moe",), ("MoE",), ("mixture",), ("mixture of experts",), ("mixture", "experts")])
+def test_a_mixture_of_experts_is_found_by_what_it_is(words: tuple[str, ...]) -> None:
+    """Whatever its name and architecture; no other model is."""
+    folder = data_root() / "knowledge" / "models"
+    mixtures = {file.stem for file in folder.iterdir() if "\n  mixture:\n" in file.read_text("utf-8")}
+    assert {"gpt-oss-20b", "mixtral-8x22b", "deepseek-r1"} < mixtures
+    found = json.loads(asked("models", *words, "--json").stdout)["found"]
+    assert {each["id"] for each in found} == mixtures
 
 
 def test_fewer_words_find_no_less() -> None:

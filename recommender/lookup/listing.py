@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from recommender.knowledge.store import Store
 
 FORMAT = 1
+MIXTURE = "MoE: mixture of experts"
+"""Words by which a model with experts is found; few are named for them."""
 
 
 def _gpu(gpu: records.Gpu) -> str:
@@ -93,7 +95,11 @@ def searchable(store: Store, kind: str) -> list[tuple[Any, str]]:
     records = [record for name in KINDS[kind].kinds for record in getattr(store, name).values()]
     if kind == "releases":
         records.sort(key=lambda release: Version(release.id))
-    return [(record, fold(" ".join(_texts(record)))) for record in records]
+    return [(record, fold(" ".join((*_texts(record), _kind(record))))) for record in records]
+
+
+def _kind(record: Any) -> str:
+    return MIXTURE if getattr(getattr(record, "text", None), "mixture", ()) else ""
 
 
 def search(catalogue: Catalogue, words: Sequence[str]) -> list[Any]:
