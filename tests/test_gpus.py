@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from recommender.common.errors import UnknownName
 from recommender.knowledge.load import load
 from recommender.knowledge.names import resolve_gpu
 from recommender.knowledge.records import Gpu
@@ -190,3 +191,21 @@ def test_name_means_what_people_mean(written: str, meant: str, several: bool) ->
     found, notes = resolve_gpu(STORE, written)
     assert found.id == meant
     assert bool(notes) == several
+
+
+@pytest.mark.parametrize("gpu_id", NAMES)
+def test_no_gpu_is_suggested_twice(gpu_id: str) -> None:
+    """Under several of its names: whatever letter of its names is wrong."""
+    for name in (gpu_id, *GPUS[gpu_id].aliases):
+        for typo in (name[:-1] + "?", name[:2] + "?" + name[3:]):
+            with pytest.raises(UnknownName) as raised:
+                resolve_gpu(STORE, typo)
+            offers = str(raised.value).partition("did you mean ")[2].removesuffix("?").split(", ")
+            meant = [resolve_gpu(STORE, each)[0].id for each in offers if each]
+            assert len(set(meant)) == len(meant), (typo, offers)
+
+
+def test_the_nearest_name_comes_first() -> None:
+    """A farther name of the same GPU moves it no further back."""
+    with pytest.raises(UnknownName, match=r"did you mean H100-80G, "):
+        resolve_gpu(STORE, "H100-81G")

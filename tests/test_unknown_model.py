@@ -9,6 +9,7 @@ from variants import STORE
 
 from recommender.choose.recommend import recommend
 from recommender.common.errors import CheckpointError, UnknownName
+from recommender.knowledge.names import resolve_model
 from recommender.request.request import Request
 from recommender.request.unknown_model import explain_unknown, family, served
 
@@ -18,6 +19,12 @@ def refusal(name: str) -> str:
     with pytest.raises(UnknownName) as raised:
         recommend(Request("h100-sxm-80g", model=name))
     return str(raised.value)
+
+
+def suggestions(name: str) -> list[str]:
+    """The models that are offered instead of an unknown one."""
+    offered = explain_unknown(STORE, name, "0.18.0").partition("did you mean ")[2].partition("?")[0]
+    return offered.split(", ") if offered else []
 
 
 @pytest.mark.parametrize(
@@ -38,6 +45,35 @@ def test_a_typo_gets_the_nearest_names(name: str, meant: str) -> None:
 def test_three_names_are_near_at_most(name: str) -> None:
     """Of the many that differ in a number, whoever's model it is."""
     assert len(refusal(name).partition("did you mean ")[2].partition("?")[0].split(", ")) == 3
+
+
+@pytest.mark.parametrize(
+    "name", ["qwen", "Qwen/Qwen", "Qwen3", "qwen-2.5", "llama", "internvl3", "gpt", "glm", "QwQ", "phi"]
+)
+def test_models_that_begin_with_a_name_come_first(name: str) -> None:
+    """As those of its maker do: Qwen is no DeepSeek model that was taught by a Qwen."""
+    offers = suggestions(name)
+    begin = name.rpartition("/")[2].casefold().replace("-", "")
+    assert offers
+    for each in offers:
+        model = resolve_model(STORE, each)
+        assert any(
+            text.casefold().replace("-", "").startswith(begin) for text in (model.id, model.hub.rpartition("/")[2])
+        )
+
+
+def test_models_that_hold_a_name_come_after_those_that_begin_with_it() -> None:
+    """Of DeepSeek's R1, those taught to a Qwen are still offered where no other model has the words."""
+    assert set(suggestions("distill-qwen")) == {f"deepseek-r1-distill-qwen-{size}b" for size in ("1.5", 7, 14, 32)}
+
+
+def test_no_model_is_suggested_twice() -> None:
+    """Under its hub name and its id: whatever letter of either is missing."""
+    for model in STORE.models.values():
+        for name in (model.hub, model.id, *model.aliases):
+            offers = suggestions(name[:5] + name[6:])
+            meant = [resolve_model(STORE, each).id for each in offers]
+            assert len(set(meant)) == len(meant), (name, offers)
 
 
 def test_a_name_near_others_may_be_a_folder() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 
 WIDTH = 80
@@ -29,11 +29,17 @@ def normal(name: str) -> str:
     return name.casefold().translate({ord(c): None for c in " -_"})
 
 
-def did_you_mean(name: str, candidates: Iterable[str], otherwise: str = "") -> str:
-    """Return ``: did you mean a, b?``; where nothing is near ``otherwise``, or the first known names."""
+def did_you_mean(name: str, candidates: Iterable[str], otherwise: str = "", meaning: Callable[[str], str] = str) -> str:
+    """Return ``: did you mean a, b?``; where nothing is near ``otherwise``, or the first known names.
+
+    ``meaning`` is what a name stands for: of several names for it only the nearest is suggested.
+    """
     by_normal = {normal(item): item for item in candidates}
     if near := near_names(normal(name)[:80], by_normal):
-        return f": did you mean {', '.join(by_normal[key] for key in near[:3])}?"
+        nearest: dict[str, str] = {}
+        for suggestion in (by_normal[key] for key in near):
+            nearest.setdefault(meaning(suggestion), suggestion)
+        return f": did you mean {', '.join([*nearest.values()][:3])}?"
     names = list(by_normal.values())
     some = f": known are {', '.join(names[:12])}{f' and {len(names) - 12} more' if len(names) > 12 else ''}"
     return f": {otherwise}" if otherwise else some

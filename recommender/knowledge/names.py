@@ -39,7 +39,8 @@ def resolve(kind: str, name: str, by_name: Mapping[str, NamedRecord], otherwise:
     record = by_name.get(normal(name))
     if record is None:
         names = sorted({alias for item in by_name.values() for alias in (item.id, *item.aliases)})
-        raise UnknownName(f"{kind} {shorten(name)}{did_you_mean(name, names, otherwise)}")
+        near = did_you_mean(name, names, otherwise, lambda alias: by_name[normal(alias)].id)
+        raise UnknownName(f"{kind} {shorten(name)}{near}")
     return record
 
 

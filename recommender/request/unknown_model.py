@@ -6,17 +6,23 @@ import difflib
 import json
 import re
 from functools import cache
+from typing import TYPE_CHECKING
 
 from recommender.common.pattern import pattern
-from recommender.common.text import normal, shorten
+from recommender.common.text import BEGUN, normal, shorten
 from recommender.knowledge.load import data_root
 from recommender.knowledge.names import SHOWN, models_with_words
 from recommender.knowledge.store import Store
+
+if TYPE_CHECKING:
+    from recommender.knowledge import records
 
 TYPO = 0.8
 """Likeness from which a name is taken for a misspelt one."""
 WORD = 0.7
 LEAST_LETTERS = 4
+MISSPELT = 3
+"""Models that are suggested for a misspelt name."""
 SEES = re.compile(r"(?<![a-z])(vl|vision|omni|audio)(?![a-z])")
 """Marks the name of a model that reads more than text."""
 READS = re.compile(r"(?<!V)(?<!VLM)(?<!VLV2)ForCausalLM$")
@@ -94,15 +100,20 @@ def explain_architecture(architecture: str, release: str) -> str:
 
 
 def _near(store: Store, name: str) -> list[str]:
-    """Return the models with the words of a name, or those that it misspells; none where it has a word of its own."""
-    if named := models_with_words(store, name):
-        return [model.id for model in named[:SHOWN]]
+    """Return the models that begin with a name, that have its words, or that it misspells.
+
+    None where it has a word of its own.
+    """
+    last = normal(name.rstrip("/").rpartition("/")[2])
+    if named := (*_begun(store, last), *models_with_words(store, name)):
+        return list(dict.fromkeys(model.id for model in named))[:SHOWN]
     models = store.models.values()
-    known = {normal(alias): alias for model in models for alias in (model.hub, *model.aliases, model.id)}
-    similar = [known[key] for key in difflib.get_close_matches(normal(name)[:80], known, n=3, cutoff=TYPO)]
-    if not similar:
-        last = normal(name.rstrip("/").rpartition("/")[2])
-        similar = [known[key] for key in difflib.get_close_matches(last[:80], known, n=3, cutoff=TYPO)]
+    known = {normal(alias): (alias, model.id) for model in models for alias in (model.hub, *model.aliases, model.id)}
+    alike = (difflib.get_close_matches(word[:80], known, n=9, cutoff=TYPO) for word in (normal(name), last))
+    nearest: dict[str, str] = {}
+    for alias, model_id in (known[key] for key in next(filter(None, alike), ())):
+        nearest.setdefault(model_id, alias)
+    similar = [*nearest.values()][:MISSPELT]
     said = re.findall(r"[a-z]+", name.casefold().rpartition("/")[2])
     there = set(re.findall(r"[a-z]+", " ".join(similar).casefold()))
     own = [
@@ -111,6 +122,17 @@ def _near(store: Store, name: str) -> list[str]:
         if len(word) >= LEAST_LETTERS and not difflib.get_close_matches(word, there, n=1, cutoff=WORD)
     ]
     return [] if own else similar
+
+
+def _begun(store: Store, begin: str) -> list[records.Model]:
+    """Return the models whose id or name on the hub begins with these letters, shortest first."""
+    begun = (
+        model
+        for model in store.models.values()
+        if len(begin) >= BEGUN
+        and any(normal(text).startswith(begin) for text in (model.id, model.hub.rpartition("/")[2]))
+    )
+    return sorted(begun, key=lambda model: (len(model.id), model.id))
 
 
 def family(name: str, release: str, preferred: set[str]) -> tuple[str, bool]:
