@@ -178,8 +178,11 @@ def report(recommendation: Recommendation, full: bool = True) -> str:
 
 
 def _by_id(settings: Mapping[str, str], store: Store | None) -> dict[str, str]:
-    """Key the settings by the id of the option's record. Raises UnknownName."""
+    """Key the settings by the id of the option's record. Raises UnknownName, and RequestError for what is no text."""
+    from recommender.common.field_types import FieldType, check_type
     from recommender.knowledge.load import load
     from recommender.lookup.option import resolve_option
 
+    for name, text in settings.items():
+        check_type(f"settings: {name}", text, FieldType(str))
     return {resolve_option(store or load(), name).id: text for name, text in settings.items()}

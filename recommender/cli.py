@@ -18,7 +18,7 @@ import click
 from recommender.commands.lazy import LazyGroup
 from recommender.common import streams
 from recommender.common.exit_codes import BAD_REQUEST, DEFECT, INTERRUPTED, MACHINE, fail
-from recommender.common.text import masked
+from recommender.common.text import as_typed, masked
 from recommender.fleet import FORMS
 from recommender.options import files, request_options
 
@@ -157,8 +157,6 @@ def _expected(error: Exception) -> NoReturn:
 
 
 def _as_typed(message: str) -> str:
-    from recommender.common.typed_options import as_typed
-
     return as_typed(message, [each.opts for each in root.params], sys.argv[1:])
 
 

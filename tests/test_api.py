@@ -4,6 +4,7 @@ import doctest
 import json
 import subprocess
 import sys
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -102,3 +103,54 @@ def test_a_mistake_is_one_line() -> None:
         with pytest.raises(recommender.UserError) as raised:
             call()
         assert "\n" not in str(raised.value)
+
+
+WRONG: dict[type, tuple[Any, ...]] = {
+    int: ("2", None, True, 2.0, [2], b"2"),
+    float: ("2", None, False, [1.0], 1j, "1" * 100),
+    str: (2, None, b"x", True, ["x"], 10**5000),
+    tuple: (None, "x", 3, [], (1, 2), {}),
+}
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(recommender.Request)])
+def test_a_field_of_another_type_is_refused_by_name(name: str) -> None:
+    """One line: which field, what was given, what is expected; from whatever the field's default is not."""
+    default = getattr(REQUEST, name)
+    for wrong in WRONG[type(default)]:
+        with pytest.raises(recommender.RequestError) as raised:
+            recommender.Request(**{"gpu": "L4", name: wrong})
+        said = str(raised.value)
+        assert said.startswith(f"{name} ")
+        assert "expected " in said
+        assert said.isprintable()
+        assert len(said) < 160
+        assert ("digits" if wrong == 10**5000 else repr(wrong)[:30]) in said
+
+
+def test_what_is_wrong_with_a_type_is_said_in_full() -> None:
+    """The lines as a caller sees them."""
+    for asked, line in (
+        ({"images": "2"}, "images '2': expected a whole number (int), not str"),
+        ({"images": True}, "images True: expected a whole number (int), not bool"),
+        ({"rps": None}, "rps None: expected a number (float or int), not NoneType"),
+        ({"goal": 5}, "goal 5: expected text (str), not int"),
+        ({"replay": [1]}, "replay [1]: expected a tuple of Replayed, not list"),
+        ({"asked": (1,)}, "asked (1,): expected a tuple of MixRequest, not tuple of int"),
+    ):
+        with pytest.raises(recommender.RequestError) as raised:
+            recommender.Request(**{"gpu": "H200"} | asked)
+        assert str(raised.value) == line
+
+
+def test_a_whole_number_is_a_number() -> None:
+    """Where a fraction is allowed, none is needed."""
+    assert recommender.Request(gpu="L4", rps=3).rps == 3
+
+
+def test_a_fleet_and_settings_say_the_same() -> None:
+    """Of an argument of ``plan``, and of the value of an option."""
+    with pytest.raises(recommender.RequestError, match=r"^peak '2': expected a number \(float or int\), not str$"):
+        recommender.plan(recommender.Request(gpu="L40S", rps=5), ["L40S:4"], peak="2")  # type: ignore[arg-type]
+    with pytest.raises(recommender.RequestError, match=r"--session-len 4096: expected text \(str\), not int$"):
+        recommender.estimate(REQUEST, {"--session-len": 4096})  # type: ignore[dict-item]

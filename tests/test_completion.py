@@ -11,7 +11,7 @@ from artefacts import recommend_here, run_program
 from click.shell_completion import ShellComplete
 
 from recommender.cli import root
-from recommender.common.typed_options import as_typed
+from recommender.common.text import as_typed
 from recommender.knowledge.load import load
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 
 WIDTH = 80
@@ -95,3 +95,14 @@ def one_line(text: object) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number of things, in the singular or the plural."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def as_typed(message: str, options: Iterable[Sequence[str]], words: Sequence[str]) -> str:
+    """Return a message that names each option as the user typed it; ``options`` lists each one's names."""
+    there = {word.partition("=")[0] for word in words}
+    for names in options:
+        typed = [name for name in names if name in there and name.startswith("--")]
+        if len(names) > 1 and len(typed) == 1:
+            others = "|".join(re.escape(name) for name in names if name.startswith("--") and name != typed[0])
+            message = re.sub(rf"(?<![\w-])(?:{others})(?![\w-])", typed[0], message) if others else message
+    return message

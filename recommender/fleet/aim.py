@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from recommender.common.errors import RequestError
+from recommender.common.field_types import check_field_types, short
 from recommender.estimate.scheduler.simulation import LoadFigures, Quantiles, Timed
-from recommender.request.request import LEAST, Quantile, Request, TimeGoal, list_time_goals, short
+from recommender.request.request import LEAST, Quantile, Request, TimeGoal, list_time_goals
 
 MOST_TIMES, MOST_SPARE, MOST_GBPS = 1000, 100, 10_000
 LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.99
@@ -55,6 +56,7 @@ class Aim:
 
     def __post_init__(self) -> None:
         """Raise RequestError for a value that makes no sense."""
+        check_field_types(self)
         for option, value, low, high in (
             ("--peak", self.peak, 1, MOST_TIMES),
             ("--burst", self.burst, 1, MOST_TIMES),

@@ -203,10 +203,7 @@ def parse_request(artefact: Artefact, changed: Mapping[str, Any]) -> tuple[Reque
     if unknown or "gpu" not in head:
         what = f"unknown: {', '.join(unknown)}" if unknown else "it names no GPU"
         raise RequestError(f"{artefact.name}: the request in its head cannot be used ({what}); render it anew")
-    try:
-        return Request(**head), follow
-    except TypeError:
-        raise RequestError(f"{artefact.name}: the request in its head has a wrong value; render it anew") from None
+    return Request(**head), follow
 
 
 def remake(request: Request, follow: Mapping[str, Any]) -> Recommendation:

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from recommender.common.errors import RequestError
+from recommender.common.field_types import field_types
 from recommender.common.parse import parse_json
 from recommender.common.text import masked, one_line
 from recommender.common.user_file import Unreadable
@@ -14,8 +14,7 @@ from recommender.request.request import Request
 REQUEST_FORM = r"#[^\S\n]*request:[^\S\n]*(\S[^\n]*|)"
 REQUEST_LINE = re.compile(f"^{REQUEST_FORM}$", re.MULTILINE)
 MOST_CHARACTERS, MOST_OF_A_TEXT = 100_000, 10_000
-TYPES: Mapping[str, type] = {field.name: type(field.default) for field in fields(Request)} | {
-    "gpu": str,
+TYPES: Mapping[str, type] = {name: field_type.kind for name, field_type in field_types(Request).items()} | {
     "follow": str,
     "with": dict,
     "without": list,

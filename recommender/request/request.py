@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 from recommender.common.errors import RequestError
+from recommender.common.field_types import check_field_types, short
 from recommender.common.text import shorten
 from recommender.request.lengths import MixRequest, read_lengths
 from recommender.request.question import check_prompt, check_schema
@@ -194,6 +195,9 @@ class Request:
 
     def __post_init__(self) -> None:
         """Raise RequestError for a value that makes no sense."""
+        if isinstance(self.load, int | float):
+            raise RequestError(f"load {short(self.load)}: expected a name; for a number of requests use concurrency")
+        check_field_types(self)
         self._check_numbers()
         self._check_servers()
         if self.revision and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}", self.revision):
@@ -218,7 +222,7 @@ class Request:
             if value not in get_args(allowed):
                 raise RequestError(f"{option} {value!r}: use one of {', '.join(get_args(allowed))}")
         for option, text in (("--gpu", self.gpu), ("--model", self.model), ("--lmdeploy", self.lmdeploy)):
-            if not isinstance(text, str) or not text.strip() or "\0" in text:
+            if not text.strip() or "\0" in text:
                 raise RequestError(f"{option}: the name is missing; give one")
             if any("\ud800" <= c <= "\udfff" for c in text):
                 raise RequestError(f"{option}: the name is not valid UTF-8; rename it")
@@ -264,8 +268,6 @@ class Request:
 
     def _check_servers(self) -> None:
         """Raise RequestError for a load given twice, and for GPUs over which no model is split."""
-        if not isinstance(self.load, str):
-            raise RequestError(f"load {short(self.load)}: expected a name; for a number of requests use concurrency")
         if self.load and self.concurrency:
             raise RequestError(f"--load {shorten(self.load, 40)} and {self.concurrency} exclude each other; give one")
         if self.tp not in (0, 1, 2, 4, 8, 16) or self.tp > self.gpu_count:
@@ -323,17 +325,10 @@ def read_mix(text: str) -> tuple[tuple[int, int, float], ...]:
 
 
 def _whole(option: str, value: int, low: int, high: int) -> None:
-    if not isinstance(value, int) or not low <= value <= high:
+    if not low <= value <= high:
         raise RequestError(f"{option} {short(value)}: use a whole number from {max(low, 0)} to {high}")
 
 
 def _real(option: str, value: float, high: float) -> None:
-    if not isinstance(value, int | float) or (value != 0 and not LEAST <= value <= high):  # NaN is in no range
+    if value != 0 and not LEAST <= value <= high:  # NaN is in no range
         raise RequestError(f"{option} {short(value)}: use a number above 0 and up to {high:,.0f}")
-
-
-def short(value: object) -> str:
-    """Return a number as text; a whole number may be too long to be one."""
-    if isinstance(value, int) and abs(value) >= 10**24:
-        return "of over 24 digits"
-    return str(value) if isinstance(value, int | float) else shorten(repr(value), 40)

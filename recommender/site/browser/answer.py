@@ -17,7 +17,7 @@ from recommender.choose.recommend import NothingFits, recommend
 from recommender.cli import root, usage_text
 from recommender.common.errors import UserError
 from recommender.common.exit_codes import BAD_REQUEST, NEGATIVE
-from recommender.common.typed_options import as_typed
+from recommender.common.text import as_typed
 from recommender.common.units import MIB
 from recommender.estimate.memory import likely_range
 from recommender.estimate.model_shape import weight_bytes
