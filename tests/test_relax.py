@@ -210,12 +210,42 @@ def test_more_cards_are_two_four_or_eight(monkeypatch: pytest.MonkeyPatch, count
     assert suggest(monkeypatch, anything, True, gpu_count=count)[0] == options
 
 
-def test_a_slice_has_no_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process sees one MIG slice: whole cards are offered instead, never slices."""
-    found, _ = suggest(monkeypatch, anything, True, gpu="a100-sxm-80g-mig-2g")
+@pytest.mark.parametrize("card", ["a100-sxm-80g", "a100-sxm-40g", "h100-sxm-80g", "h200-sxm"])
+def test_a_larger_slice_of_the_same_card_comes_first(monkeypatch: pytest.MonkeyPatch, card: str) -> None:
+    """The next one that holds the weights and fits, before any other card; a process sees only one slice."""
+    seen: list[ResolvedRequest] = []
+    found, text = suggest(
+        monkeypatch, noting(seen, lambda tried: tried.gpu.id == f"{card}-mig-7g"), True, gpu=f"{card}-mig-1g"
+    )
+    assert (found, text) == (f"--gpu {card}-mig-7g", f"use {STORE.gpus[f'{card}-mig-7g'].name}")
+    tried = [each.gpu for each in seen]
+    assert all(gpu.id.startswith(f"{card}-mig-") for gpu in tried)
+    assert [gpu.memory_mib for gpu in tried] == sorted(gpu.memory_mib for gpu in tried)
+    assert {each.request.gpu_count for each in seen} == {1}
+    assert all(each.available_bytes == each.gpu.memory_mib * MIB for each in seen)
+
+
+def test_a_slice_of_equal_memory_and_more_compute_is_a_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As 4g is of an A100's 3g; never a smaller one."""
+    assert STORE.gpus["a100-sxm-80g-mig-3g"].memory_mib == STORE.gpus["a100-sxm-80g-mig-4g"].memory_mib
+    assert suggest(monkeypatch, anything, True, gpu="a100-sxm-80g-mig-3g")[0] == "--gpu a100-sxm-80g-mig-4g"
+    assert PART not in suggest(monkeypatch, anything, True, gpu="a100-sxm-80g-mig-7g")[0]
+
+
+def test_where_no_larger_slice_fits_a_whole_card_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of it."""
+    found, _ = suggest(monkeypatch, lambda tried: PART not in tried.gpu.id, True, gpu="a100-sxm-80g-mig-2g")
     assert found.startswith("--gpu ")
     assert ":" not in found
     assert PART not in found
+
+
+def test_a_model_too_large_for_a_slice_names_one_that_holds_it() -> None:
+    """The 15.9 GB of InternVL3-8B exceed 10 GB; 20 GB of the same card hold them."""
+    with pytest.raises(NothingFits) as raised:
+        recommend(Request("h100-sxm-80g-mig-1g", model="internvl3-8b", images=0))
+    assert raised.value.change
+    assert raised.value.change.options == "--gpu h100-sxm-80g-mig-2g"
 
 
 def test_cards_that_do_not_hold_the_weights_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,9 +184,10 @@ def _smaller(resolved: ResolvedRequest, closest: Candidate | None) -> Iterator[R
 def _more(resolved: ResolvedRequest) -> Iterator[Relaxation]:
     """Yield changes that add memory, if it then holds the weights.
 
-    More of a shared GPU, more GPUs, larger GPUs.
+    More of a shared GPU, more GPUs, larger slices of the same GPU, larger GPUs.
     """
-    for change, relaxed in chain(_more_memory(resolved), _more_cards(resolved), _larger_cards(resolved)):
+    more = (_more_memory, _more_cards, _larger_slices, _larger_cards)
+    for change, relaxed in chain.from_iterable(way(resolved) for way in more):
         if _holds_weights(relaxed):
             yield change, relaxed
 
@@ -252,6 +253,15 @@ def _more_cards(resolved: ResolvedRequest) -> Iterator[Relaxation]:
             yield change, ask(resolved, gpu_count=count)
 
 
+def _larger_slices(resolved: ResolvedRequest) -> Iterator[Relaxation]:
+    """Yield the larger MIG slices of the same GPU, the smallest first."""
+    own, (card, part, _) = resolved.gpu, resolved.gpu.id.partition(PART)
+    sizes = sorted((gpu.memory_mib, gpu.id) for gpu in resolved.store.gpus.values() if gpu.id.startswith(card + PART))
+    for size, name in sizes if part else ():
+        if (size, name) > (own.memory_mib, own.id):
+            yield _moved(move_to(resolved, resolved.store.gpus[name], 1))
+
+
 def _larger_cards(resolved: ResolvedRequest) -> Iterator[Relaxation]:
     """Yield one larger or newer GPU, smallest first; then several of one.
 
@@ -269,11 +279,16 @@ def _larger_cards(resolved: ResolvedRequest) -> Iterator[Relaxation]:
     )
     likely = (place for place in larger if _holds_weights(place[2]) and _may_fit(place[2]))
     first, others = [*islice(likely, MOST_CARDS)], [*likely] if resolved.request.time_goals or resolved.rps else []
-    for gpu, count, moved in (*first, *others[:: -(-len(others) // MOST_CARDS) or 1]):
-        several = count > 1
-        option = f"--gpu {gpu.id}:{count}" if several else f"--gpu {gpu.id}"
-        vram = f" --vram {moved.request.vram_gib:g}" if moved.request.vram_gib else ""
-        yield RequestChange(option + vram, f"use {count} x {gpu.name}" if several else f"use {gpu.name}"), moved
+    for _, _, moved in (*first, *others[:: -(-len(others) // MOST_CARDS) or 1]):
+        yield _moved(moved)
+
+
+def _moved(moved: ResolvedRequest) -> Relaxation:
+    """Return a request on other GPUs, and the change."""
+    gpu, request = moved.gpu, moved.request
+    number, times = (f":{request.gpu_count}", f"{request.gpu_count} x ") if request.gpu_count > 1 else ("", "")
+    vram = f" --vram {request.vram_gib:g}" if request.vram_gib else ""
+    return RequestChange(f"--gpu {gpu.id}{number}{vram}", f"use {times}{gpu.name}"), moved
 
 
 def distinct_gpus(store: Store, above_mib: int = 0) -> list[records.Gpu]:
