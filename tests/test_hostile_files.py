@@ -310,3 +310,29 @@ def test_a_long_run_is_judged_or_refused_in_time(name: str, tmp_path: Path) -> N
     (tmp_path / file).write_text(text)
     outcome = attacks.run(("review", file), tmp_path, name)
     assert not outcome.wrong, (outcome.wrong, outcome.said[-500:])
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("2026-13-45", "timestamp"),
+        ("2026-02-30", "timestamp"),
+        ("2026-02-03 25:61:00", "timestamp"),
+        ("!!timestamp soon", "timestamp"),
+        ("!!int many", "int"),
+        ("!!float much", "float"),
+        ("!!bool perhaps", "bool"),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "list:\n  - 1\n  - {a: 2}\n"])
+def test_a_value_that_is_none_of_its_kind_is_named_with_its_line(value: str, kind: str, before: str) -> None:
+    """An unquoted date too, which YAML reads as one; wherever it is nested."""
+    text = f"{before}id: x\nb:\n  opened: {value}\n"
+    line = text.count("\n")
+    with pytest.raises(Unreadable) as raised:
+        parse.parse_yaml(text)
+    said = str(raised.value)
+    written = re.sub(r"^!!\w+ ", "", value)
+    assert said.startswith(f"invalid YAML: '{written}' is no {kind}")
+    assert f" at line {line}, column 11; fix it there" in said
+    assert "\n" not in said

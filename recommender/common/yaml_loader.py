@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 from yaml.composer import Composer
 
+from recommender.common.text import shorten
 from recommender.common.user_file import Unreadable
 
 DEEPEST = 60
@@ -58,6 +59,17 @@ class BoundedLoader(Composer, PLAIN):  # type: ignore[misc]
         else:
             self.count(1)
         return node
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        """Name the line of a value that is none of its kind, such as an unquoted date of month 13."""
+        try:
+            return super().construct_object(node, deep)
+        except Unreadable:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            written = shorten(node.value if isinstance(node.value, str) else node.id, 40)
+            what = f"{written} is no {node.tag.rpartition(':')[2]} ({error})"
+            raise yaml.constructor.ConstructorError(None, None, what, node.start_mark) from None
 
     def flatten_mapping(self, node: Any) -> None:
         """Count what each merge adds, before it is added."""
