@@ -46,6 +46,41 @@ def test_text_beyond_the_context_is_refused_beside_images() -> None:
     assert run("estimate", *asked, "--input-tokens", "20000")[0] != 2
 
 
+@pytest.mark.parametrize(
+    "command", [(), ("--follow", "gemini"), ("estimate",), ("compare",), ("plan", "--rps", "3")], ids=" ".join
+)
+@pytest.mark.parametrize(
+    ("model", "size", "images", "fewer", "context"),
+    [
+        ("internvl3-8b", "1280x720", 50, 14, 32768),  # 9 tiles of 256 tokens and 2 markers: 2306 an image
+        ("internvl3-8b", "4032x3024", 30, 9, 32768),  # 13 tiles: 3330
+        ("llava-1.5-7b-hf", "336x336", 50, 6, 4096),
+    ],
+)
+def test_images_beyond_the_context_are_refused(
+    command: tuple[str, ...], model: str, size: str, images: int, fewer: int, context: int
+) -> None:
+    """As a text beyond it is; what is proposed is the most images, or the largest, that fit, and is accepted."""
+    asked = (*command, "--gpu", "h200-sxm", "--model", model, "--image")
+    code, _, error = run(*asked, f"{size}x{images}")
+    assert code == 2
+    assert f"tokens, but {model} has a context of {context:,}; nearest that fit" in error
+    offers = error.partition("nearest that fit: ")[2].split(", ")
+    assert offers[0] == f"--image {size}x{fewer}"
+    assert len(offers) == (1 if model == "llava-1.5-7b-hf" else 2)  # each of its images has as many tokens
+    for offer in offers:
+        assert "has a context" not in run(*asked, offer.removeprefix("--image "))[2]
+    assert "has a context" in run(*asked, f"{size}x{fewer + 1}")[2]
+
+
+def test_an_image_that_no_context_holds_beside_its_text_asks_for_less_text() -> None:
+    """One image of 576 tokens beside a text of 4,000 of 4,096."""
+    asked = ("--gpu", "h200-sxm", "--model", "llava-1.5-7b-hf", "--image", "336x336", "--input-tokens", "4000")
+    code, out, error = run(*asked)
+    assert (code, out) == (2, "")
+    assert error.endswith("has a context of 4,096; ask for less text")
+
+
 def test_a_session_beyond_the_context_is_estimated() -> None:
     """Whoever asks for it may scale the positions; a warning says what else happens."""
     words = ("estimate", *LLAMA, "--input-tokens", "20000", "--", "--session-len")

@@ -477,7 +477,7 @@ def test_lines_fit_a_terminal() -> None:
         ("--p99", "40"),
         ("--rps", "99000", "--peak", "900", "--burst", "3"),
         ("--tp", "8", "--cpus", "1"),
-        ("--image", "13000x13000x50"),
+        ("--image", "13000x13000x9"),
     ):
         _, out, _ = run(*(() if "--rps" in more else ("--rps", "2500")), *hosts, *more)
         assert max(map(len, out.splitlines())) <= 80

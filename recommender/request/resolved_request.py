@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 HOST_GPUS = 8
 """GPUs of a usual large host; few have more."""
+
+
+SIZE_STEPS = 10
+"""Equal steps in which smaller images are tried where the context does not hold them."""
 
 
 @dataclass(frozen=True)
@@ -270,11 +274,32 @@ def resolve_with_checkpoint(request: Request, store: Store) -> ResolvedRequest:
 
 
 def check_context(resolved: ResolvedRequest) -> None:
-    """Raise RequestError if the model's context does not hold the longest text and its answer; images come on top."""
+    """Raise RequestError if the model's context does not hold the longest text with its images and answer."""
     longest, model = resolved.longest(), resolved.model
     tokens = longest.prompt_tokens + longest.output_tokens
     if tokens > model.text.max_positions - model.chat_tokens:
         raise exceeds_context(tokens, model)
+    if longest.total_tokens() > model.text.max_positions:
+        offers = ", ".join(_smaller_images(longest))
+        raise RequestError(
+            f"the images and the text take up to {longest.total_tokens():,} tokens, but {model.id} has a context of "
+            f"{model.text.max_positions:,}; {f'nearest that fit: {offers}' if offers else 'ask for less text'}"
+        )
+
+
+def _smaller_images(resolved: ResolvedRequest) -> Iterator[str]:
+    """Yield the options for the most images that the context holds, and for as many of the largest size that fits."""
+    width, height = resolved.image_width, resolved.image_height
+    fewer = ((width, height, images) for images in range(resolved.images - 1, 0, -1))
+    smaller = [(width * n // SIZE_STEPS or 1, height * n // SIZE_STEPS or 1) for n in range(SIZE_STEPS - 1, 0, -1)]
+    if resolved.vision and not resolved.vision.pixels:  # smaller ones of this shape may be cut into as many tiles
+        smaller.append((resolved.vision.image, resolved.vision.image))
+    for sizes in (fewer, ((*size, resolved.images) for size in smaller)):
+        for wide, high, images in sizes:
+            tried = fast_replace(resolved, image_width=wide, image_height=high, images=images)
+            if tried.total_tokens() <= resolved.model.text.max_positions:
+                yield f"--image {wide}x{high}{f'x{images}' if images > 1 else ''}"
+                break
 
 
 def _why_engine(request: Request, engine: EngineName, model: records.Model, release: str) -> tuple[str, ...]:
