@@ -361,7 +361,7 @@ def test_a_spread_that_no_prediction_knows_is_told() -> None:
         # 0.18.0 lmdeploy/turbomind/parallel_config.py:45-79: attention on one GPU, experts on two
         (MOE, 2, "turbomind", {"ep": "2"}, ["TurboMind has no layout for tp 1, ep 2."]),
         (MOE, 2, "turbomind", {"ep": "2", "tp": "2"}, []),
-        (MOE, 1, "turbomind", {"ep": "2", "tp": "2"}, ["tp 2 needs 2 cards; only 1 are available."]),
+        (MOE, 1, "turbomind", {"ep": "2", "tp": "2"}, ["tp 2 needs 2 cards; the host has 1."]),
         (MOE, 4, "turbomind", {"ep": "8", "dp": "8"}, ["dp 8, ep 8 needs at least 8 GPUs, but the server sees 4."]),
         (MOE, 8, "turbomind", {"ep": "8", "dp": "8"}, []),
         (

@@ -365,3 +365,10 @@ def test_what_no_run_has_done_is_not_said_of_what_one_has() -> None:
     assert STORE.models["gpt-oss-20b"].text.head_dim == 64
     message = STORE.constraints["kv-quantised-heads-not-128"].message
     assert "no run" not in message or "compared their answers" in message
+
+
+def test_no_message_says_that_one_gpu_are_there() -> None:
+    """A host may have one: what a message says of its number fits any."""
+    messages = [record.message for record in STORE.constraints.values() if "{gpu.count}" in record.message]
+    assert messages
+    assert not [message for message in messages if "are {gpu.count}" in message or "{gpu.count} are" in message]

@@ -4,15 +4,18 @@ import argparse
 import contextlib
 import io
 import json
+import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from artefacts import RELEASES, parser, release_facts
 from click.testing import CliRunner
+from packaging.version import Version
 
 from recommender.commands.diff import command
 from recommender.knowledge.load import load
-from recommender.lookup import release_diff
+from recommender.lookup import release_diff, short_text
 from recommender.lookup.release_diff_text import lines, name_holes
 
 STORE = load()
@@ -184,3 +187,14 @@ def test_an_unknown_release_is_one_line() -> None:
     assert done.returncode == 2
     assert b"did you mean 0.18.0" in done.stderr
     assert done.stderr.count(b"\n") == 1
+
+
+def test_a_count_of_one_is_in_the_singular() -> None:
+    """Of each two releases that follow each other, in the short form: no 1 known issues."""
+    releases = sorted(STORE.releases, key=Version)
+    ones = set()
+    for old, new in pairwise(releases):
+        text = " ".join(" ".join(short_text.diff(made(old, new))).split())
+        ones |= set(re.findall(r"(?<![\d.,])1 (?:known issue|new option|rule|verdict)s?\b", text))
+    assert ones
+    assert not {each for each in ones if each.endswith("s")}

@@ -92,9 +92,9 @@ def one_line(text: object) -> str:
     return " ".join(str(text).split())
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number of things, in the singular or the plural."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Return a number of things, in the singular or the plural; ``plural`` where it is more than an s."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def as_typed(message: str, options: Iterable[Sequence[str]], words: Sequence[str]) -> str:

@@ -99,14 +99,14 @@ def diff(release_diff: Diff) -> Iterator[str]:
     if served[CHANGES:]:
         yield from wrap(f"also {', '.join(option.name for option in served[CHANGES:])}", "  ", "    ")
     yield from block("REQUIREMENTS", requirements(release_diff))
-    left = {
-        "new options": release_diff.added,
-        "rules that apply now": release_diff.rules_new,
-        "rules gone": release_diff.rules_gone,
-        "known issues": (*release_diff.threads_new, *release_diff.threads_gone),
-        "verdicts": (*release_diff.claims_new, *release_diff.claims_gone),
-    }
-    yield from _left([f"{len(changes)} {name}" for name, changes in left.items() if changes])
+    left = (
+        ("new option", "", release_diff.added),
+        ("rule that applies now", "rules that apply now", release_diff.rules_new),
+        ("rule gone", "rules gone", release_diff.rules_gone),
+        ("known issue", "", (*release_diff.threads_new, *release_diff.threads_gone)),
+        ("verdict", "", (*release_diff.claims_new, *release_diff.claims_gone)),
+    )
+    yield from _left([count(len(changes), noun, plural) for noun, plural, changes in left if changes])
 
 
 def _moved(options: Iterable[MovedOption]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 from recommender.calibration.predict import is_predictable, predict_phase, with_free_memory, with_server_layout
-from recommender.common.text import WIDTH
+from recommender.common.text import WIDTH, count
 from recommender.common.units import MIB
 from recommender.estimate.memory import estimate, likely_range
 from recommender.knowledge import records, run_figures
@@ -204,7 +204,9 @@ def _describe_kill(kill: records.Killed) -> list[str]:
     return [
         "",
         f"SERVER KILLED: {kill.server}, at concurrency {kill.concurrency} over all servers",
-        *wrap(f"{kill.lost} of {kill.lost + kill.answered} requests lost; {kill.in_flight} were running there"),
+        *wrap(
+            f"{kill.lost} of {count(kill.lost + kill.answered, 'request')} lost; {kill.in_flight} were running there"
+        ),
         *wrap(f"{kill.lost_later} of them were sent after its port had closed, which took {kill.dying_s * 1e3:.0f} ms"),
         *wrap(f"restarted after {kill.restarted_s:g} s; {back}"),
         *wrap(
@@ -220,7 +222,7 @@ def _number(value: float) -> str:
 def _phase_notes(phase: records.Phase, run: records.SmokeRun) -> list[str]:
     figures = run_figures.figures(phase)
     answered = figures.requests if run.kind != "python" else phase.window_requests
-    notes = [f"{answered} requests answered in {phase.window_s:.1f} s, {figures.failed} failed"]
+    notes = [f"{count(answered, 'request')} answered in {phase.window_s:.1f} s, {figures.failed} failed"]
     if run_figures.steady(phase):
         notes.append("rate and times exclude the first round")
     if phase.drawn:

@@ -56,7 +56,7 @@ def unpack(plan: ParsedPlan, results: sweep.Results, folder: Path) -> None:
             f"--unpack: {folder}: {error.strerror}; free some space or name a writable folder, and run it again"
         ) from None
     existing = len(texts) - len(todo)
-    click.echo(f"recommend campaign: {len(todo)} records written to {folder}, {existing} existed", err=True)
+    click.echo(f"recommend campaign: {count(len(todo), 'record')} written to {folder}, {existing} existed", err=True)
 
 
 def _holds(path: Path, text: str) -> bool:
