@@ -10,7 +10,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ from sitepages import build, why_no_npm
 
 from recommender.calibration import observations
 from recommender.common.parse import duplicate_keys
+from recommender.estimate import arrivals
+from recommender.estimate.scheduler import typical_arrivals
+from recommender.fleet.sizing import size_fleet
 from recommender.knowledge import index
 from recommender.knowledge.index import read_record
 from recommender.knowledge.records import Record
@@ -137,6 +140,18 @@ def machine(tmp_path: Path) -> Machine:
 def shared_machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     """One machine of stand-ins for many scripts that only launch and end."""
     return Machine(tmp_path_factory.mktemp("machine"))
+
+
+@pytest.fixture
+def few_simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Simulates a tenth of the requests: for tests that hold whatever a plan's times are."""
+    count = arrivals._count
+    monkeypatch.setattr(arrivals, "_count", lambda *load: max(count(*load) // 10, 20))
+    monkeypatch.setattr(typical_arrivals, "MOST_DRAWN", typical_arrivals.MOST_DRAWN // 10)
+    monkeypatch.setattr(arrivals, "_simulate", lru_cache(maxsize=1024)(arrivals._simulate.__wrapped__))
+    size_fleet.cache_clear()
+    yield
+    size_fleet.cache_clear()
 
 
 @pytest.fixture

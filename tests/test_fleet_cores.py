@@ -101,6 +101,7 @@ def test_fifty_requests_a_second_of_an_h100() -> None:
 
 @pytest.mark.parametrize("host", HOSTS, ids=[each["host"] for each in HOSTS])
 @pytest.mark.parametrize("load", ["image", "picture", "text"])
+@pytest.mark.usefixtures("few_simulated")
 def test_pods_fit_the_smallest_hosts_of_clouds(host: dict[str, Any], load: str) -> None:
     """At the peak of a plan, with all its pods on the host."""
     asked = {

@@ -167,6 +167,7 @@ def plan(*words: str) -> tuple[int, str, str]:
     return command("plan", "--gpu", "H100:8", *words)
 
 
+@pytest.mark.usefixtures("few_simulated")
 def test_every_hint_on_a_trace_names_an_option_of_the_plan(tmp_path: Path) -> None:
     """A trace without times needs a rate, and the plan has no --concurrency."""
     _, out, _ = command("plan", "--help-all")
@@ -181,12 +182,13 @@ def test_every_hint_on_a_trace_names_an_option_of_the_plan(tmp_path: Path) -> No
 def test_images_beside_text_are_sized_as_the_trace_has_them(tmp_path: Path) -> None:
     """Fewer GPUs than if every request had the image, more than if none had."""
     path = str(written(tmp_path, "images beside text"))
-    words = ("--gpu", "H100:8", "--trace", path, "--rps", "2000")
+    words = ("--gpu", "H100:8", "--tp", "1", "--trace", path, "--rps", "2000")
     each = (("--text-only",), (), ("--image", "448x448"))
     cards = [plan_json(*words, *more)["fleets"][0]["cards"] for more in each]
     assert cards == sorted(set(cards))
 
 
+@pytest.mark.usefixtures("few_simulated")
 def test_a_mix_of_workloads_lies_between_them() -> None:
     """The work of a mix is the sum of its parts', where the KV cache holds all; all of one workload is that one."""
     words = ("--gpu", "H100:8", "--model", "llama-3.1-8b-instruct", "--tp", "1", "--kv", "fp16", "--rps", "1000")
@@ -226,6 +228,7 @@ def test_a_mix_is_for_a_fleet() -> None:
     assert "recommend plan" in err
 
 
+@pytest.mark.usefixtures("few_simulated")
 def test_files_of_a_mix_have_a_short_head(tmp_path: Path) -> None:
     """The request in the head has the mix's lengths by fifty quantiles, not each request."""
     words = ("--workload", "chat:0.7,rag:0.3", "--rps", "5", "--model", "llama-3.1-8b-instruct", "--tp", "1")

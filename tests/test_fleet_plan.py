@@ -466,6 +466,7 @@ def test_the_files_name_no_goal_without_a_value(tmp_path: Path) -> None:
     assert not {name for name in json.loads(request[1]) if name.endswith(("_at", "_ms"))}
 
 
+@pytest.mark.usefixtures("few_simulated")
 def test_lines_fit_a_terminal() -> None:
     """80 columns, also with long names, many choices and large numbers."""
     hosts = [word for gpu in ("H100:8", "L40S:4", "RTX 6000 Ada:8", "A100-80G:8") for word in ("--gpu", gpu)]
@@ -614,6 +615,7 @@ SEVERAL = ("--gpu", "L40S:4", "--gpu", "H100:8", "--gpu", "L4:3")
     ],
     ids=" ".join,
 )
+@pytest.mark.usefixtures("few_simulated")
 def test_the_json_keeps_the_published_schema(words: tuple[str, ...]) -> None:
     """It validates against the schema, which is the committed one; what it says does not contradict itself."""
     code, out, err = run(*words, "--json")

@@ -173,6 +173,7 @@ def test_every_value_of_a_request_is_answered(option: str) -> None:
 
 
 @pytest.mark.parametrize("option", PLAN)
+@pytest.mark.usefixtures("few_simulated")
 def test_every_value_of_a_plan_is_answered(option: str) -> None:
     """As for a request."""
     for value in VALUES:

@@ -113,6 +113,7 @@ def output(*words: str, text: str | None = None) -> str:
 
 
 @pytest.mark.parametrize(("name", "words"), inputs())
+@pytest.mark.usefixtures("few_simulated")
 def test_outputs_follow_their_schema(name: str, words: str) -> None:
     """Also where nothing is found or the configuration is refused; where nothing fits, that of the refusal."""
     printed = output(*shlex.split(words))
