@@ -182,7 +182,7 @@ def test_every_hint_on_a_trace_names_an_option_of_the_plan(tmp_path: Path) -> No
 def test_images_beside_text_are_sized_as_the_trace_has_them(tmp_path: Path) -> None:
     """Fewer GPUs than if every request had the image, more than if none had."""
     path = str(written(tmp_path, "images beside text"))
-    words = ("--gpu", "H100:8", "--tp", "1", "--trace", path, "--rps", "2000")
+    words = ("--gpu", "H100:8", "--trace", path, "--rps", "2000")
     each = (("--text-only",), (), ("--image", "448x448"))
     cards = [plan_json(*words, *more)["fleets"][0]["cards"] for more in each]
     assert cards == sorted(set(cards))
