@@ -112,10 +112,11 @@ def requests(draw: st.DrawFn, **fixed: object) -> Request:
         "output_tokens": draw(st.sampled_from((0, 1, 16, 500))),
     } | fixed
     if load().models[str(asked["model"])].text.max_positions < 8192:
-        asked["prompt_tokens"] = min(int(str(asked["prompt_tokens"])), 3000)
+        asked["prompt_tokens"] = min(int(str(asked["prompt_tokens"])), 2000)
     if vision(str(asked["model"])) and draw(st.booleans()):
         width, height = draw(st.sampled_from(IMAGES))
-        asked |= {"images": draw(st.sampled_from((1, 2))), "image_width": width, "image_height": height}
+        images = draw(st.sampled_from((1, 2) if width < 4000 else (1,)))  # two and the text exceed 32,768 tokens
+        asked |= {"images": images, "image_width": width, "image_height": height}
     elif draw(st.booleans()):
         asked["images"] = 0
     return Request(**asked)  # type: ignore[arg-type]

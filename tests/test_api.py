@@ -109,7 +109,7 @@ WRONG: dict[type, tuple[Any, ...]] = {
     int: ("2", None, True, 2.0, [2], b"2"),
     float: ("2", None, False, [1.0], 1j, "1" * 100),
     str: (2, None, b"x", True, ["x"], 10**5000),
-    tuple: (None, "x", 3, [], (1, 2), {}),
+    tuple: (None, "x", 3, (1, 2), {}),
 }
 
 
@@ -135,12 +135,19 @@ def test_what_is_wrong_with_a_type_is_said_in_full() -> None:
         ({"images": True}, "images True: expected a whole number (int), not bool"),
         ({"rps": None}, "rps None: expected a number (float or int), not NoneType"),
         ({"goal": 5}, "goal 5: expected text (str), not int"),
-        ({"replay": [1]}, "replay [1]: expected a tuple of Replayed, not list"),
+        ({"replay": [1]}, "replay (1,): expected a tuple of Replayed, not tuple of int"),
         ({"asked": (1,)}, "asked (1,): expected a tuple of MixRequest, not tuple of int"),
     ):
         with pytest.raises(recommender.RequestError) as raised:
             recommender.Request(**{"gpu": "H200"} | asked)
         assert str(raised.value) == line
+
+
+def test_a_list_of_json_is_a_tuple() -> None:
+    """A request that was written as JSON is the same again, and can be hashed."""
+    again = recommender.Request(gpu="L4", replay=[], asked=[])  # type: ignore[arg-type]
+    assert again == recommender.Request(gpu="L4")
+    assert hash(again) == hash(recommender.Request(gpu="L4"))
 
 
 def test_a_whole_number_is_a_number() -> None:

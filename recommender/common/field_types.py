@@ -42,9 +42,12 @@ def _field_type(hint: Any) -> FieldType:
 
 
 def check_field_types(dataclass: Any) -> None:
-    """Raise RequestError for the first field whose value has another type."""
+    """Raise RequestError for the first field whose value has another type. A list, as of JSON, becomes a tuple."""
     for name, field_type in field_types(dataclass.__class__).items():
         value = getattr(dataclass, name)
+        if isinstance(value, list) and field_type.kind is tuple:
+            value = tuple(value)
+            object.__setattr__(dataclass, name, value)
         if type(value) is not field_type.kind or field_type.kind is tuple:  # most values need no closer look
             check_type(name, value, field_type)
 
