@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,6 +73,35 @@ def test_what_a_prediction_rests_on_and_how_much_that_widens_it(
     assert uncertainty.find_basis(resolved, config) == basis
     assert uncertainty.find_widening(resolved, config) == factor
     assert speed.estimate(resolved, config).basis == basis
+
+
+@pytest.mark.parametrize(
+    ("asked", "factor"),
+    [
+        ({"model": "qwen3-vl-4b-instruct"}, 1.7),
+        ({"model": "qwen3-vl-4b-instruct", "host_scale": 1.2}, 1.0),  # the user's own host was measured
+        ({"model": "qwen3-vl-4b-instruct", "gpu": "l4"}, 3.0),
+    ],
+)
+def test_hosts_that_prepare_images_for_the_pytorch_engine_differ(asked: dict[str, Any], factor: float) -> None:
+    """Only where that decides a load; the larger of two reasons counts."""
+    spreads = {"pytorch-image-spread": 1.7, "unmeasured-gpu-spread-other": 3.0}
+    changed = {name: variant(STORE.coefficients[name], value=value) for name, value in spreads.items()}
+    resolved = resolve(store_with(coefficients={**STORE.coefficients, **changed}), **asked)
+    config = configuration(backend=resolved.engine)
+    assert uncertainty.find_widening(resolved, config, host_bound=True) == factor
+    assert uncertainty.find_widening(resolved, config) == (factor if factor != 1.7 else 1.0)
+
+
+@pytest.mark.parametrize(("workload", "clients", "wide"), [("vision-json", 32, True), ("caption", 32, False)])
+def test_short_answers_to_images_have_the_wide_range(workload: str, clients: int, wide: bool) -> None:
+    """With long ones the host has time to spare; one request at a time is as certain as before."""
+    resolved = resolve(gpu="h200-sxm", model="qwen3-vl-8b-instruct", workload=workload, concurrency=clients)
+    config = configuration(backend="pytorch", max_batch_size=clients)
+    predicted = speed.estimate(resolved, config)
+    assert (predicted.latency_ms.high / predicted.latency_ms.value > 1.4) is wide
+    alone = speed.estimate(replace(resolved, concurrency=1), config)
+    assert (predicted.alone_ms.low, predicted.alone_ms.high) == (alone.alone_ms.low, alone.alone_ms.high)
 
 
 def test_a_range_is_the_errors_of_unseen_runs_made_wider() -> None:

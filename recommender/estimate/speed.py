@@ -117,6 +117,8 @@ GPU_COEFFICIENTS = (
 STEP_COEFFICIENTS = ("step-ms", "step-layer-ms", "step-quantised-row-ns", "bandwidth-efficiency")
 PYTORCH_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("pytorch-"))
 EXPERT_COEFFICIENTS = tuple(name for name in COEFFICIENTS if name.startswith("expert-"))
+HOST_BOUND = 0.6
+"""Share of the time from which handing over images decides a load: 0.64 to 1 with short answers, 0.5 with captions."""
 
 
 def estimate(
@@ -131,7 +133,7 @@ def estimate(
     point, profile = predict_load(resolved, config, resolved.concurrency, coefficients, kv_tokens, capped)
     loaded = is_loaded(resolved, resolved.concurrency, config.servers)
     load, alone = name_load(resolved, loaded), name_load(resolved, False)
-    host_bound = loaded and point.limit == "preprocessing"
+    host_bound = loaded and _find_host_share(resolved, config, point.rps, coefficients) >= HOST_BOUND
     widenings = {alone: find_widening(resolved, config), load: find_widening(resolved, config, host_bound)}
 
     def add_range(figure: str, value: float) -> Range:
@@ -159,6 +161,13 @@ def estimate(
         profile=profile,
         replayed=None,
     )
+
+
+def _find_host_share(
+    resolved: ResolvedRequest, config: Configuration, rps: float, coefficients: Mapping[str, float]
+) -> float:
+    """Return for how much of the time a server hands images over one after the other."""
+    return engine_of(config).image_spacing_ms(resolved, coefficients) * rps / config.servers / 1e3
 
 
 def predict_load(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from recommender.estimate import coverage
 from recommender.estimate.configuration import Configuration
-from recommender.estimate.engines.engine import engine_of
 from recommender.request.resolved_request import ResolvedRequest
 
 if TYPE_CHECKING:
@@ -89,10 +88,10 @@ def find_spread(model: records.Model) -> str:
 def find_widening(resolved: ResolvedRequest, config: Configuration, host_bound: bool = False) -> float:
     """Return the factor that widens both ends where nothing similar was measured: the largest that applies.
 
-    ``host_bound``: preparing images limits a load, which hosts do at speeds of their own.
+    ``host_bound``: handing images to the PyTorch engine decides a load, which hosts do at speeds of their own.
     """
     spreads = [UNLIKE.get(unlike) or find_spread(resolved.model) for unlike in _list_unlike(resolved, config)]
-    if host_bound and engine_of(config).SHARES_LOCK and not _calibrated(resolved):
+    if host_bound and not _calibrated(resolved):
         spreads.append("pytorch-image-spread")
     return max((resolved.store.coefficients[spread].value for spread in spreads), default=1.0)
 
