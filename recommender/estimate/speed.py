@@ -134,10 +134,10 @@ def estimate(
     loaded = is_loaded(resolved, resolved.concurrency, config.servers)
     load, alone = name_load(resolved, loaded), name_load(resolved, False)
     host_bound = loaded and _find_host_share(resolved, config, point.rps, coefficients) >= HOST_BOUND
-    widenings = {alone: find_widening(resolved, config), load: find_widening(resolved, config, host_bound)}
 
     def add_range(figure: str, value: float) -> Range:
-        name, widening = name_residual(config.backend, figure), widenings[figure.partition("-")[2]]
+        widening = find_widening(resolved, config, host_bound and figure.endswith(f"-{load}")) if ranged else 1.0
+        name = name_residual(config.backend, figure)
         return make_range(resolved.store, name, value, widening) if ranged else Range(value, value, value)
 
     latency = add_range(f"latency-{load}", point.latency)

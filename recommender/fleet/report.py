@@ -103,7 +103,7 @@ def _best(plan: FleetPlan) -> Iterator[str]:
     config, kind, up, p99 = fleet.config, fleet.kind, fleet.at, fleet.p99_ms
     yield f"{'FEWEST GPUS' if cost(fleet, plan) is None else 'CHEAPEST'}: {name_of(kind)}"
     takes = f"{fleet.memory.total / GIB:,.1f} GiB"
-    memory = (
+    subject = (
         f"The {config.share} that share a GPU under CUDA MPS take {takes} of it. A server"
         if config.share > 1
         else f"A server takes {takes} of its GPU,"
@@ -112,7 +112,7 @@ def _best(plan: FleetPlan) -> Iterator[str]:
     )
     yield from _indented(
         f"{count(fleet.hosts, 'host')} with {count(servers_of(kind, config), 'server')} each. "
-        f"{memory} runs {config.max_batch_size} requests at once, and is limited by {binding(fleet.limit)}."
+        f"{subject} runs {config.max_batch_size} requests at once, and is limited by {binding(fleet.limit)}."
     )
     spare = plan.aim.spare
     down = f". With {spare:,} down: {fleet.down.busy:.0%} busy, p99 {p99.value:,.0f} ms" if spare else ""
